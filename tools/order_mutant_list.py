@@ -9,7 +9,7 @@ CLOCK, WAITS = "src/stream/stream_clock.cpp", "src/stream/stream_waits.cpp"
 EVENTS, TABLE = "src/stream/event_places.cpp", "src/stream/stream_table.cpp"
 STATE, DOOR, HOOKS = "src/stream/stream_state.hpp", "src/hook/door.hpp", "src/hook/bodies/order.cpp"
 LAYOUT, SITE = "src/alloc/arena/layout.cpp", "src/alloc/arena/allocation_span.cpp"
-SEARCH, BUILD = "src/alloc/arena/arena_search.cpp", "src/alloc/arena/arena_build.cpp"
+STATE, BUILD = "src/alloc/arena/arena_state.cpp", "src/alloc/arena/block_builder.cpp"
 COPY, JOIN = "src/hook/named_copy.cpp", "src/hook/legacy_join.cpp"
 POOL, FREE, MEMORY = "src/alloc/pool_order.hpp", "src/alloc/memory_free.cpp", "src/alloc/memory.cpp"
 
@@ -43,12 +43,12 @@ MUTANTS = [
     ("a freed block has no ticket", 1, LAYOUT, NO_TICKET, "whole->ticket = {};"),
     ("pending ranges settle at once", 1, LAYOUT, "if (order.is_free_for_anyone(range.ticket)) done", "done"),
     ("any stream may use any free range", 1, SITE, "if (since.is_for_anyone() || since.stream == stream) return true;", "return true;"),
-    ("memory that moves need not be idle", 1, BUILD, "if (!arena::is_idle(*range, order_) || !arena::is_within(reach, *range)) continue;\n    const Stretch chunks", "if (!arena::is_within(reach, *range)) continue;\n    const Stretch chunks"),
+    ("memory that moves need not be idle", 1, BUILD, "if (!is_idle(*range, state_.order) || !is_within(reach, *range)) continue;\n    const Stretch chunks", "if (!is_within(reach, *range)) continue;\n    const Stretch chunks"),
     # 2. What synchronization and queries prove.
     ("a free does not stand behind the legacy rule", 2, OPERATIONS, "answer_ = record_barrier();", "answer_ = CUDA_SUCCESS;"),
     ("an allocation behind others does not stand behind the legacy rule", 2, OPERATIONS, "if (!is_ahead_of_barrier_) return CUDA_SUCCESS;\n  before_", "return CUDA_SUCCESS;\n  before_"),
-    ("the usual search does not say that memory is behind others", 2, SEARCH, "block->is_behind_others = is_pending;", ""),
-    ("a site does not say that its memory is behind others", 2, BUILD, "return order_.is_across_barrier(range.ticket, stream); });", "return static_cast<void>(range), false; });"),
+    ("the usual search does not say that memory is behind others", 2, STATE, "block->is_behind_others = is_pending;", ""),
+    ("a site does not say that its memory is behind others", 2, BUILD, "return state_.order.is_across_barrier(range.ticket, stream);", "return static_cast<void>(range), false;"),
     ("an allocation counts as a barrier for later frees", 2, OPERATIONS, "if (kind == Kind::Allocation) return;", "if (kind == Kind::Allocation) { stream_.barrier_epoch.store(epoch_); return; }"),
     ("a query does not ask barriers", 2, HOOKS, "if (answer == CUDA_SUCCESS && !operations.are_done()) answer = CUDA_ERROR_NOT_READY;", ""),
     ("a synchronization waits for no barriers", 2, HOOKS, "if (answer == CUDA_SUCCESS && asks == Asks::ToWait) answer = operations.wait();", ""),

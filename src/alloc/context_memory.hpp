@@ -49,12 +49,12 @@ class ContextMemory {
 
   Size requested() const { return requested_.load(std::memory_order_relaxed); }  // live bytes
   void list_held(std::vector<HeldChunk>& held) const {
-    small_->list_held(held);
-    windows_->list_held(held);
+    small_->eviction().list_held(held);
+    windows_->eviction().list_held(held);
   }
   void begin_eviction(EvictionSet& evicted) {
-    small_->begin_eviction(evicted);
-    windows_->begin_eviction(evicted);
+    small_->eviction().begin_eviction(evicted);
+    windows_->eviction().begin_eviction(evicted);
   }
 
   // Mapped but unallocated bytes: on the device, and elsewhere.

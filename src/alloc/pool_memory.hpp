@@ -71,12 +71,12 @@ class PoolMemory {
   AccessSet access() const;
 
   void list_held(std::vector<HeldChunk>& held) const {
-    large_->list_held(held);
-    small_->list_held(held);
+    large_->eviction().list_held(held);
+    small_->eviction().list_held(held);
   }
   void begin_eviction(EvictionSet& evicted) {
-    large_->begin_eviction(evicted);
-    small_->begin_eviction(evicted);
+    large_->eviction().begin_eviction(evicted);
+    small_->eviction().begin_eviction(evicted);
   }
 
   // Releases free memory until at most `keep` bytes are kept. Returns how many are kept.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "alloc/windows/windows.hpp"
+#include "alloc/windows/window_transfer.hpp"
 
 namespace cuvmm {
 
@@ -18,7 +18,7 @@ class CostModel {
 
   // Replaced chunks are unmapped. Arriving chunks are mapped, the device is given access, and they
   // are unmapped at their old addresses.
-  constexpr double map(const Windows::Movable& change) const {
+  constexpr double map(const WindowTransfer::Movable& change) const {
     const double mib = in_mib(change.bytes);
     const double gone = static_cast<double>(change.replaced) * 18 + mib * 0.02;
     const double came = static_cast<double>(change.chunks) * (25 + 18) + mib * (0.06 + 0.02);
@@ -26,7 +26,7 @@ class CostModel {
     return gone + came + filled;
   }
 
-  constexpr bool wins(const Windows::Movable& change, Size bytes) const {
+  constexpr bool wins(const WindowTransfer::Movable& change, Size bytes) const {
     const double rest = change.bytes < bytes ? copy(bytes - change.bytes) : 0;
     return map(change) + rest < copy(bytes);
   }

@@ -39,8 +39,8 @@ bool Resizer::is_shared(const DeferredCopy& copy) const {
 }
 
 bool Resizer::is_worth_while(const DeferredCopy& copy, WhyRun& why) const {
-  const Windows& windows = copy.owner->windows();
-  const Windows::Movable change = windows.movable(copy.source(), copy.target(), copy.size);
+  const WindowTransfer& transfer = copy.owner->windows().transfer();
+  const WindowTransfer::Movable change = transfer.movable(copy.source(), copy.target(), copy.size);
   why = WhyRun::NoWholeChunk;
   if (change.bytes == 0) return false;
   why = WhyRun::CostsMore;

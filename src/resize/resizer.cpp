@@ -46,8 +46,8 @@ void Resizer::note_fresh(CUdeviceptr address, Size size) {
   auto* owner = static_cast<ContextMemory*>(found->facts.owner);
   const Size smallest = smallest_at_granule(owner->device().granule());
   if (size < smallest) return;
-  const Size deferred_bytes =
-      owner->windows().deferred_bytes(static_cast<const WindowBlock&>(*found->allocation));
+  const Size deferred_bytes = owner->windows().transfer().deferred_bytes(
+      static_cast<const WindowBlock&>(*found->allocation));
   const Holding holding{lock_};
   smallest_.store(std::min(smallest, smallest_.load()));
   fresh_.add(address, found->facts.buffer_id, dependencies_.submission_epoch.take());
@@ -120,7 +120,7 @@ CUresult Resizer::keep_promises(const std::function<bool(const Promise&)>& wante
   const auto is_kept = [&](const Promise& promise) {
     if (answer != CUDA_SUCCESS || !wanted(promise)) return false;
     auto& block = static_cast<WindowBlock&>(*promise.block.allocation);
-    const auto backed = promise.owner->windows().back(block);
+    const auto backed = promise.owner->windows().transfer().back(block);
     if (!backed.ok()) answer = to_cuda(backed.error());
     return backed.ok();
   };
@@ -167,7 +167,7 @@ void Resizer::count_run(const DeferredCopy& copy, WhyRun why) {
   record(TraceEvent::CopyRun, copy, copy.size, static_cast<std::uint32_t>(why));
 }
 
-void Resizer::count_elided(const DeferredCopy& copy, const Windows::Movable& moved) {
+void Resizer::count_elided(const DeferredCopy& copy, const WindowTransfer::Movable& moved) {
   ++counters_.elided;
   counters_.elided_bytes += moved.bytes;
   record(TraceEvent::CopyElided, copy, moved.bytes, static_cast<std::uint32_t>(moved.chunks));
@@ -252,9 +252,9 @@ Answer Resizer::elide() {
     if (!why && dependencies_.memory.may_be_registered_by_address()) why = WhyRun::Shared;
     if (!why && !dependencies_.memory.try_release(copy.from)) why = WhyRun::Changed;
     if (!why) {
-      const auto moved =
-          copy.owner->windows().transfer(copy.source(), copy.target(), copy.size,
-                                         [&](Size done) { return copy_rest(copy, done); });
+      const auto moved = copy.owner->windows().transfer().transfer(
+          copy.source(), copy.target(), copy.size,
+          [&](Size done) { return copy_rest(copy, done); });
       if (moved.ok()) {
         pending_.reset();
         forget_promise_to(copy.to.facts.buffer_id);
@@ -267,7 +267,7 @@ Answer Resizer::elide() {
     }
   }
   // An undo that was refused may have left bytes without memory.
-  if (copy.owner->windows().deferred_bytes(copy.target()) != 0) {
+  if (copy.owner->windows().transfer().deferred_bytes(copy.target()) != 0) {
     forget_promise_to(copy.to.facts.buffer_id);
     promises_.push_back({copy.to, copy.owner});
     renew_notice();

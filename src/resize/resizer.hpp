@@ -152,7 +152,7 @@ class Resizer {
   void forget_promise_to(std::uint64_t buffer_id);
   void renew_notice();
   void count_run(const DeferredCopy& copy, WhyRun why);
-  void count_elided(const DeferredCopy& copy, const Windows::Movable& moved);
+  void count_elided(const DeferredCopy& copy, const WindowTransfer::Movable& moved);
 
   const Dependencies dependencies_;
   Notice& notice_;

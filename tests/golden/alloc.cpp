@@ -31,16 +31,17 @@ struct Handover : WindowsWorld {
 };
 
 std::string hand_over(Handover& world) {
-  const auto moved = world->transfer(*world.from, *world.to, world.from->granted(), [&](Size done) {
-    return world.driver.check(
-        world.driver.cuMemcpyDtoDAsync(world.to->address() + done, world.from->address() + done,
-                                       world.from->granted() - done, nullptr),
-        "copy the rest");
-  });
+  const auto moved =
+      world->transfer().transfer(*world.from, *world.to, world.from->granted(), [&](Size done) {
+        return world.driver.check(
+            world.driver.cuMemcpyDtoDAsync(world.to->address() + done, world.from->address() + done,
+                                           world.from->granted() - done, nullptr),
+            "copy the rest");
+      });
   std::string text = outcome(moved);
-  if (const Size deferred = world->deferred_bytes(*world.to); deferred != 0) {
+  if (const Size deferred = world->transfer().deferred_bytes(*world.to); deferred != 0) {
     text += ", without memory " + std::to_string(deferred / KiB) + "K, " +
-            outcome(world->back(*world.to));
+            outcome(world->transfer().back(*world.to));
   }
   return text;
 }

@@ -122,20 +122,20 @@ class ArenaRandom : public VmmTest {
   // Everything leaves and comes back, in other chunks.
   void evict() {
     EvictionSet evicted{.wants = [](const Chunk& chunk) { return chunk.location().is_device(); }};
-    world_->arena().begin_eviction(evicted);
+    world_->arena().eviction().begin_eviction(evicted);
     std::vector<std::vector<std::uint8_t>> contents;
     for (EvictedChunk& one : evicted.chunks) {
       contents.emplace_back(one.size);
       ASSERT_EQ(driver().cuMemcpyDtoH(contents.back().data(), one.address, one.size), CUDA_SUCCESS);
-      ASSERT_OK(world_->arena().take_out(one));
+      ASSERT_OK(world_->arena().eviction().take_out(one));
     }
     for (std::size_t i = 0; i < evicted.chunks.size(); ++i) {
       EvictedChunk& one = evicted.chunks[i];
       one.chunk = GIVEN_VALUE(world_->store.take({one.size, one.home, one.exportable}));
-      ASSERT_OK(world_->arena().put_back({&one, 1}));
+      ASSERT_OK(world_->arena().eviction().put_back({&one, 1}));
       ASSERT_EQ(driver().cuMemcpyHtoD(one.address, contents[i].data(), one.size), CUDA_SUCCESS);
     }
-    world_->arena().end_eviction();
+    world_->arena().eviction().end_eviction();
   }
 
   void allocate(Arena& arena, StreamId stream) {

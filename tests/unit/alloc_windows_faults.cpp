@@ -33,8 +33,8 @@ void check(Prepared& world) {
   // The next request for memory repairs whatever the driver refused.
   (void)world->trim(unlimited);
   for (WindowBlock* block : world.blocks) {
-    if (world->deferred_bytes(*block) == 0) continue;
-    EXPECT_OK(world->back(*block));
+    if (world->transfer().deferred_bytes(*block) == 0) continue;
+    EXPECT_OK(world->transfer().back(*block));
     mark(*block);
   }
   expect_true(world.windows(), world.blocks);
@@ -164,7 +164,7 @@ TEST_F(WindowsFaultTest, HandingChunksOver) {
       [](Prepared& world) -> Result<void> {
         WindowBlock& from = *world.blocks[0];
         WindowBlock& to = *world.blocks[1];
-        TRY(world->transfer(from, to, from.granted(), [&](Size done) {
+        TRY(world->transfer().transfer(from, to, from.granted(), [&](Size done) {
           return world.driver.check(
               world.driver.cuMemcpyDtoD(to.address() + done, from.address() + done,
                                         from.granted() - done),

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "alloc/arena/arena.hpp"
-#include "alloc/arena/sharing.hpp"
 
-#include <algorithm>
-#include <unordered_set>
 #include <utility>
 
-#include "trace/record_event.hpp"
+#include "alloc/arena/sharing.hpp"
 
 namespace cuvmm {
 
-using arena::Layout;
+using arena::ArenaState;
+using arena::ResidencyFilter;
+using arena::Sharing;
 using arena::StreamCache;
 
 namespace {
 
-// A stream's cache keeps at most this share of a device's memory.
-constexpr Size share_of_cache = 8;
+// Chunks to break up larger ones with, in one batch.
+constexpr std::size_t most_spares = 256;
 
 ArenaSettings complete(ArenaSettings settings) {
   if (settings.smallest_chunk == 0) settings.smallest_chunk = settings.granule;
@@ -45,39 +44,30 @@ Result<std::unique_ptr<Arena>> Arena::create(const Driver& driver, ChunkStore& s
 }
 
 Arena::Arena(ChunkStore& store, StreamOrder& order, const ArenaSettings& settings,
-             Reservation reservation)
-    : store_(store),
-      order_(order),
-      settings_(settings),
-      here_(Location::device(settings.device)),
-      traced_(settings.device, settings.what),
-      reservation_(std::move(reservation)),
-      cache_bounds_{.bytes = settings.device_memory / share_of_cache},
-      access_(settings.access),
-      mapping_(empty_mapping()),
-      layout_(std::make_unique<Layout>(reservation_.address(), reservation_.size(),
-                                       settings.smallest_chunk)) {}
+             Reservation addresses)
+    : state_(store, order, settings, std::move(addresses)) {}
 
 Result<Block*> Arena::allocate(Size asked, StreamId stream) {
   const Size size = round_up(asked, arena::step);
   if (asked == 0) return Error::invalid("allocate", "no bytes");
-  if (size == 0 || size > reservation_.size() || size > settings_.device_memory) {
-    const Holding holding{lock_};
-    return out_of_memory(asked, {.subject = "more than the device has"}, supply().room);
+  if (size == 0 || size > state_.reservation.size() || size > state_.settings.device_memory) {
+    const Holding holding{state_.lock};
+    return builder_.out_of_memory(asked, {.subject = "more than the device has"},
+                                  state_.supply().room);
   }
-  Holding holding{lock_, std::defer_lock};
+  Holding holding{state_.lock, std::defer_lock};
   if (stream != no_stream) {
-    StreamCache& cache = cache_of(stream);
+    StreamCache& cache = state_.cache_of(stream);
     const Holding cached = cache.lock();
     if (Block* const block = cache.take(size, stream)) return block;
     // Only free ranges in the layout can join, so flush what the stream keeps.
     holding.lock();
-    if (!cache.is_empty()) flush(cache);
+    if (!cache.is_empty()) state_.flush(cache);
   } else {
     holding.lock();
   }
   if (Block* const block =
-          take_own(size, stream, arena::usual_patience, arena::ResidencyFilter::Near))
+          state_.take_own(size, stream, arena::usual_patience, arena::ResidencyFilter::Near))
     return block;
   holding.unlock();
   return search_further(size, stream);
@@ -87,96 +77,26 @@ void Arena::free(Block& block, const FreeTicket& ticket) {
   // Far memory is for requests that find no room on the device, not for the next one of this size.
   if (ticket.is_for_anyone() || ticket.stream != block.stream ||
       block.residency == Residency::Far) {
-    const Holding holding{lock_};
-    return give_back(block, ticket);
+    const Holding holding{state_.lock};
+    return state_.give_back(block, ticket);
   }
-  StreamCache& cache = cache_of(ticket.stream);
+  StreamCache& cache = state_.cache_of(ticket.stream);
   const Holding cached = cache.lock();
-  if (cache.put(block, ticket.tick, cache_bounds_)) return;
-  const Holding holding{lock_};
-  flush(cache);
-  give_back(block, ticket);
-}
-
-void Arena::give_back(Block& block, const FreeTicket& ticket) {
-  ++given_back_;
-  give_back_tile(block, ticket);
-  if (!torn_.empty()) [[unlikely]]
-    sharing().hide_torn();
-}
-
-void Arena::give_back_tile(Block& block, const FreeTicket& ticket) {
-  if (block.residency == Residency::Near) return layout_->give_back(block, ticket);
-  layout_->give_back(block, ticket, far_within(layout_->stretch_of(block)));
-  far_free_.store(layout_->free().far_bytes(), std::memory_order_relaxed);
-}
-
-std::vector<Stretch> Arena::far_within(const Stretch& where) const {
-  std::vector<Stretch> far;
-  if (mapping_.far_bytes() == 0) return far;
-  for (const MappedChunk& chunk : mapping_.chunks_in(where)) {
-    if (residency(chunk.chunk->location(), settings_.device) == Residency::Near) continue;
-    const Size begin = std::max(chunk.offset, where.offset);
-    const Size end = std::min(chunk.where().end(), where.end());
-    if (!far.empty() && far.back().end() == begin) {
-      far.back().size += end - begin;
-    } else {
-      far.push_back({begin, end - begin});
-    }
-  }
-  return far;
-}
-
-void Arena::flush(StreamCache& cache) {
-  cache.empty_into([&](Block& block, const FreeTicket& since) { give_back(block, since); });
-}
-
-void Arena::flush_all() {
-  for (StreamCache& cache : caches_) {
-    const Holding cached = cache.lock();
-    if (cache.is_empty()) continue;
-    const Holding holding{lock_};
-    flush(cache);
-  }
-}
-
-void Arena::flush_usable(StreamId stream) {
-  const auto may_use = [&](const StreamCache& cache) {
-    const auto oldest = cache.oldest();
-    return !oldest || oldest->stream == stream || order_.is_free_for_anyone(*oldest) ||
-           order_.is_before(*oldest, stream);
-  };
-  std::vector<std::pair<StreamCache*, StreamId>> pending;
-  const auto flush_if_usable = [&](StreamCache& cache) {
-    const Holding cached = cache.lock();
-    if (cache.is_empty()) return;
-    if (!may_use(cache)) {
-      pending.emplace_back(&cache, cache.oldest()->stream);
-      return;
-    }
-    const Holding holding{lock_};
-    flush(cache);
-  };
-  for (StreamCache& cache : caches_) flush_if_usable(cache);
-  for (const auto& [cache, owner] : pending) order_.look(owner);
-  for (const auto& [cache, owner] : std::exchange(pending, {})) flush_if_usable(*cache);
-}
-
-Size Arena::cached_bytes() const {
-  Size cached = 0;
-  for (const StreamCache& cache : caches_) cached += cache.bytes();
-  return cached;
+  if (cache.put(block, ticket.tick, state_.cache_bounds)) return;
+  const Holding holding{state_.lock};
+  state_.flush(cache);
+  state_.give_back(block, ticket);
 }
 
 Result<void> Arena::set_access(const AccessSet& access) {
-  const Holding holding{lock_};
-  mend();
+  const Holding holding{state_.lock};
+  state_.mend();
   MapPlan plan;
   Stretch run;
   const auto allow_run = [&] {
-    if (run.size != 0) plan.allow(mapping_, run, access);
+    if (run.size != 0) plan.allow(state_.mapping, run, access);
   };
-  mapping_.for_each([&](const MappedChunk& mapped) {
+  state_.mapping.for_each([&](const MappedChunk& mapped) {
     if (mapped.offset != run.end()) {
       allow_run();
       run = {mapped.offset, 0};
@@ -185,77 +105,50 @@ Result<void> Arena::set_access(const AccessSet& access) {
   });
   allow_run();
   TRY(plan.commit());
-  access_ = access;
+  state_.access = access;
   return {};
 }
 
 AccessSet Arena::access() const {
-  const Holding holding{lock_};
-  return access_;
+  const Holding holding{state_.lock};
+  return state_.access;
 }
 
 void Arena::end() {
-  for (StreamCache& cache : caches_) {
-    const Holding cached = cache.lock();
-    cache.empty_into([](Block&, const FreeTicket&) {});
-  }
-  const Holding holding{lock_};
-  tell();
-  torn_.clear();
-  mapping_ = empty_mapping();
-  layout_->clear();
-  note_mapped();
+  state_.forget_cached();
+  const Holding holding{state_.lock};
+  state_.tell();
+  state_.clear();
   end_addresses();
 }
 
 bool Arena::end_if_empty() {
   trim(0);
-  const Holding holding{lock_};
-  if (mapping_.mapped_bytes() != 0 || layout_->block_count() != 0) return false;
+  const Holding holding{state_.lock};
+  if (state_.mapping.mapped_bytes() != 0 || state_.layout.block_count() != 0) return false;
   end_addresses();
   return true;
 }
 
 void Arena::end_addresses() {
-  has_ended_ = true;
-  reservation_.end();
-}
-
-Mapping Arena::empty_mapping() const {
-  Mapping mapping = Mapping::of(reservation_);
-  mapping.be_at_home_on(settings_.device);
-  return mapping;
-}
-
-void Arena::note_mapped() {
-  mapped_.store(physical_bytes(), std::memory_order_relaxed);
-  far_mapped_.store(mapping_.far_bytes(), std::memory_order_relaxed);
-  far_free_.store(layout_->free().far_bytes(), std::memory_order_relaxed);
-}
-
-void Arena::tell() const {
-  if (!trace_is_on()) return;
-  const Size blocks = layout_->block_bytes();
-  const Size kept = std::min(cached_bytes(), blocks);
-  traced_.tell({.used = blocks - kept,
-                .free = layout_->free().bytes() + kept,
-                .moved = moved_bytes_,
-                .compacted = compacted_bytes_});
+  state_.has_ended = true;
+  state_.reservation.end();
 }
 
 void Arena::tell_trace() const {
-  const Holding holding{lock_, std::try_to_lock};
-  if (holding.owns_lock()) tell();
+  const Holding holding{state_.lock, std::try_to_lock};
+  if (holding.owns_lock()) state_.tell();
 }
 
 std::vector<MappedChunk> Arena::chunks_behind(const Block& block) const {
-  const Holding holding{lock_};
-  return mapping_.chunks_in({block.address() - reservation_.address(), block.granted()});
+  const Holding holding{state_.lock};
+  return state_.mapping.chunks_in(
+      {block.address() - state_.reservation.address(), block.granted()});
 }
 
 RegionUse Arena::use() const {
   const ArenaCounters now = counters();
-  return {.what = settings_.what,
+  return {.what = state_.settings.what,
           .held = now.mapped,
           .used = now.live,
           .cached = now.cached,
@@ -264,40 +157,136 @@ RegionUse Arena::use() const {
           .blocks = now.blocks};
 }
 
-// A chunk counts once, wherever it is mapped.
-Size Arena::far_physical_bytes() const {
-  if (layout_->shadow_bytes() == 0 || mapping_.far_bytes() == 0) return mapping_.far_bytes();
-  std::unordered_set<CUmemGenericAllocationHandle> seen;
-  Size bytes = 0;
-  mapping_.for_each([&](const MappedChunk& mapped) {
-    if (mapped.chunk->location() == here_ || !seen.insert(mapped.chunk->handle()).second) return;
-    bytes += mapped.chunk->size();
-  });
-  return bytes;
-}
-
 ArenaCounters Arena::counters() const {
   ArenaCounters counters;
-  counters.cached += cached_bytes();
-  const Holding holding{lock_};
-  const Size blocks = layout_->block_bytes();
+  counters.cached += state_.cached_bytes();
+  const Holding holding{state_.lock};
+  const Size blocks = state_.layout.block_bytes();
   counters.live = blocks > counters.cached ? blocks - counters.cached : 0;
-  counters.free = layout_->free().bytes();
-  counters.mapped = physical_bytes();
-  counters.spilled = far_physical_bytes();
-  counters.spilled_free = layout_->free().far_bytes();
-  counters.reserved = has_ended_ ? 0 : reservation_.size();
-  counters.largest_free = layout_->free().largest();
-  counters.blocks = layout_->block_count();
-  counters.created = created_.load(std::memory_order_relaxed);
-  counters.mapped_chunks = mapping_.chunk_count();
-  counters.moved_chunks = moved_chunks_;
-  counters.moved = moved_bytes_;
-  counters.compacted_granules = compacted_granules_;
-  counters.compacted = compacted_bytes_;
-  counters.waits = waits_;
-  counters.follows = follows_.load(std::memory_order_relaxed);
+  counters.free = state_.layout.free().bytes();
+  counters.mapped = state_.physical_bytes();
+  counters.spilled = state_.far_physical_bytes();
+  counters.spilled_free = state_.layout.free().far_bytes();
+  counters.reserved = state_.has_ended ? 0 : state_.reservation.size();
+  counters.largest_free = state_.layout.free().largest();
+  counters.blocks = state_.layout.block_count();
+  counters.created = state_.created.load(std::memory_order_relaxed);
+  counters.mapped_chunks = state_.mapping.chunk_count();
+  counters.moved_chunks = state_.moved_chunks;
+  counters.moved = state_.moved_bytes;
+  counters.compacted_granules = state_.compacted_granules;
+  counters.compacted = state_.compacted_bytes;
+  counters.waits = builder_.waits();
+  counters.follows = builder_.follows();
   return counters;
+}
+
+Result<Block*> Arena::search_further(Size size, StreamId stream) {
+  {
+    const Holding holding{state_.lock};
+    if (Block* const block =
+            state_.take_ordered(size, stream, arena::usual_patience, ResidencyFilter::Near))
+      return block;
+  }
+  state_.flush_usable(stream);
+  if (stream != no_stream) state_.order.mark_own(stream);
+  arena::Build wanted{.size = size, .stream = stream};
+  if (state_.settings.spreads && state_.settings.grow == Grow::Loose) {
+    const Holding holding{state_.lock};
+    wanted.places = state_.spread.count(size);
+  }
+  // Not from the last memory, which others may need.
+  if (wanted.places != 1 && wanted.place_bytes() > state_.supply().room / 4) wanted.places = 1;
+  return builder_.build(wanted);
+}
+
+Size Arena::trim(Size keep) {
+  state_.flush_all();
+  const Holding holding{state_.lock};
+  if (state_.is_away) return 0;
+  state_.mend();
+  state_.look_at_pending(ArenaState::Taker::Others);
+  state_.end_unused_sharing_after_frees();
+  const Size mapped = state_.physical_bytes();
+  return state_.release_chunks([&](const Chunk& chunk, Size so_far) {
+    if (mapped - so_far <= keep) return ArenaState::Choice::Stop;
+    return mapped - so_far - chunk.size() >= keep ? ArenaState::Choice::Released
+                                                  : ArenaState::Choice::Keep;
+  });
+}
+
+Size Arena::release(Size wanted) {
+  state_.flush_all();
+  const Holding holding{state_.lock};
+  if (state_.is_away) return 0;
+  state_.mend();
+  state_.look_at_pending(ArenaState::Taker::Others);
+  state_.end_unused_sharing_after_frees();
+  return state_.release_chunks([&](const Chunk& chunk, Size so_far) {
+    if (so_far >= wanted) return ArenaState::Choice::Stop;
+    return chunk.location() == state_.here ? ArenaState::Choice::Released
+                                           : ArenaState::Choice::Keep;
+  });
+}
+
+Size Arena::reclaim(Size wanted, Location where) {
+  if (!(where == state_.here) && state_.far_free.load(std::memory_order_relaxed) == 0) return 0;
+  // The calling thread may hold any lock, so only try the locks here.
+  if (!state_.try_flush_all()) return 0;
+  const Holding holding{state_.lock, std::try_to_lock};
+  if (!holding.owns_lock() || state_.is_away) return 0;
+  state_.look_at_pending(ArenaState::Taker::Others);
+  state_.end_unused_sharing_after_frees();
+  return state_.release_chunks([&](const Chunk& chunk, Size so_far) {
+    if (so_far >= wanted) return ArenaState::Choice::Stop;
+    return chunk.location() == where ? ArenaState::Choice::Released : ArenaState::Choice::Keep;
+  });
+}
+
+Size Arena::could_share(Size wanted) {
+  state_.flush_all();
+  const Holding holding{state_.lock};
+  if (state_.is_away || state_.has_ended || !state_.torn.empty()) return 0;
+  state_.look_at_pending(ArenaState::Taker::Others);
+  return state_.sharing().could_gain(state_.in_granules(wanted)) * state_.layout.unit();
+}
+
+Result<Size> Arena::share(Size wanted, const CopyBy& copy) {
+  state_.flush_all();
+  Size freed = 0;
+  while (freed < wanted) {
+    // From the store, which may call back, so not under the lock.
+    std::vector<ChunkRef> spares;
+    while (spares.size() < most_spares) {
+      ChunkRef spare =
+          state_.store.take_free({state_.layout.unit(), state_.here, state_.settings.exportable});
+      if (!spare) break;
+      spares.push_back(std::move(spare));
+    }
+    const Holding holding{state_.lock};
+    if (state_.is_away || state_.has_ended) break;
+    state_.mend();
+    state_.look_at_pending(ArenaState::Taker::Others);
+    freed += state_.release_smallest(state_.end_unused_sharing());
+    if (freed >= wanted || !state_.torn.empty()) break;
+    const Result<Sharing::Gained> gained =
+        state_.sharing().gain(state_.in_granules(wanted - freed), spares, copy);
+    state_.note_mapped();
+    if (!gained.ok()) {
+      if (freed != 0) break;
+      return gained.error();
+    }
+    if (gained->granules == 0) break;
+    state_.compacted_granules += gained->moves;
+    state_.compacted_bytes += gained->bytes_moved;
+    freed += gained->granules * state_.layout.unit();
+    state_.tell();
+  }
+  return freed;
+}
+
+InvariantViolation Arena::violation() const {
+  return state_.violation();
 }
 
 }  // namespace cuvmm

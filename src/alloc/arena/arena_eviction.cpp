@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evicting live memory of an arena and restoring it at the same addresses. Tiles stay as they are.
+#include "alloc/arena/arena_eviction.hpp"
+
 #include <algorithm>
 #include <unordered_map>
 
-#include "alloc/arena/arena.hpp"
-#include "alloc/eviction_set.hpp"
-
 namespace cuvmm {
 
+using arena::ArenaState;
 using arena::Range;
 using arena::Tile;
 using arena::TileKind;
@@ -31,18 +30,19 @@ const char* why_it_stays(const MappedChunk& mapped, const std::vector<Pinned>& p
 
 }  // namespace
 
-void Arena::list_held(std::vector<HeldChunk>& held) const {
-  const Holding holding{lock_};
-  const Tile* tile = layout_->first();
-  mapping_.for_each([&](const MappedChunk& mapped) {
+void ArenaEviction::list_held(std::vector<HeldChunk>& held) const {
+  const Holding holding{state_.lock};
+  const Tile* tile = state_.layout.first();
+  state_.mapping.for_each([&](const MappedChunk& mapped) {
     const Stretch where = mapped.where();
-    while (tile != nullptr && layout_->stretch_of(*tile).end() <= where.offset) tile = tile->after;
+    while (tile != nullptr && state_.layout.stretch_of(*tile).end() <= where.offset)
+      tile = tile->after;
     Stretch blocks;
     std::uint64_t holder = 0;
-    for (const Tile* at = tile; at != nullptr && layout_->stretch_of(*at).offset < where.end();
+    for (const Tile* at = tile; at != nullptr && state_.layout.stretch_of(*at).offset < where.end();
          at = at->after) {
       if (at->kind != TileKind::Block) continue;
-      const Stretch block = layout_->stretch_of(*at);
+      const Stretch block = state_.layout.stretch_of(*at);
       if (blocks.size == 0) {
         blocks.offset = block.offset;
         holder = static_cast<const Block*>(at)->holder();
@@ -50,45 +50,47 @@ void Arena::list_held(std::vector<HeldChunk>& held) const {
       blocks.size = block.end() - blocks.offset;
     }
     if (blocks.size == 0) return;
-    held.push_back({mapping_.address_of(mapped.offset), where.size, mapped.chunk->location(),
-                    mapped.chunk->handle(), mapping_.address_of(blocks.offset), blocks.size,
+    held.push_back({state_.mapping.address_of(mapped.offset), where.size, mapped.chunk->location(),
+                    mapped.chunk->handle(), state_.mapping.address_of(blocks.offset), blocks.size,
                     holder});
   });
 }
 
-void Arena::begin_eviction(EvictionSet& evicted) {
-  flush_all();
-  const Holding holding{lock_};
-  mend();
-  look_at_pending(Taker::Others);
-  end_unused_sharing();
-  release_wanted(evicted.wants);
-  is_away_ = true;
+void ArenaEviction::begin_eviction(EvictionSet& evicted) {
+  state_.flush_all();
+  const Holding holding{state_.lock};
+  state_.mend();
+  state_.look_at_pending(ArenaState::Taker::Others);
+  state_.end_unused_sharing();
+  state_.release_chunks([&](const Chunk& chunk, Size) {
+    return evicted.wants(chunk) ? ArenaState::Choice::Released : ArenaState::Choice::Keep;
+  });
+  state_.is_away = true;
   evicted.owners.push_back(this);
   std::vector<Pinned> pinned;
-  for (const Tile* tile = layout_->first(); tile != nullptr; tile = tile->after) {
+  for (const Tile* tile = state_.layout.first(); tile != nullptr; tile = tile->after) {
     if (tile->kind != TileKind::Block) continue;
     const char* const why = reason_to_stay(static_cast<const Block*>(tile)->pins());
-    if (why != nullptr) pinned.push_back({layout_->stretch_of(*tile), why});
+    if (why != nullptr) pinned.push_back({state_.layout.stretch_of(*tile), why});
   }
   // A shared chunk leaves from all of its addresses, or from none.
   also_at_.clear();
   std::unordered_map<CUmemGenericAllocationHandle, Size> first_at;
   std::unordered_map<CUmemGenericAllocationHandle, const char*> stays;
-  mapping_.for_each([&](const MappedChunk& mapped) {
-    const char* const why = why_it_stays(mapped, pinned, settings_.device);
+  state_.mapping.for_each([&](const MappedChunk& mapped) {
+    const char* const why = why_it_stays(mapped, pinned, state_.settings.device);
     if (why != nullptr) stays.emplace(mapped.chunk->handle(), why);
     const auto [first, is_first] = first_at.emplace(mapped.chunk->handle(), mapped.offset);
     if (!is_first) also_at_[first->second].push_back(mapped.offset);
   });
-  mapping_.for_each([&](const MappedChunk& mapped) {
+  state_.mapping.for_each([&](const MappedChunk& mapped) {
     const Chunk& chunk = *mapped.chunk;
     if (!evicted.wants(chunk) || first_at.at(chunk.handle()) != mapped.offset) return;
     if (const auto why = stays.find(chunk.handle()); why != stays.end()) {
       return evicted.exclude(chunk.size(), why->second);
     }
     evicted.chunks.push_back({.of = this,
-                              .address = mapping_.address_of(mapped.offset),
+                              .address = state_.mapping.address_of(mapped.offset),
                               .size = chunk.size(),
                               .home = chunk.location(),
                               .exportable = chunk.exportable() ? Export::Yes : Export::No,
@@ -98,30 +100,30 @@ void Arena::begin_eviction(EvictionSet& evicted) {
   });
 }
 
-Result<void> Arena::take_out(EvictedChunk& one) {
-  const Holding holding{lock_};
+Result<void> ArenaEviction::take_out(EvictedChunk& one) {
+  const Holding holding{state_.lock};
   MapPlan plan;
   for (const Size offset : offsets_of(one)) {
-    if (mapping_.find(offset) != nullptr) plan.unmap(mapping_, offset);
+    if (state_.mapping.find(offset) != nullptr) plan.unmap(state_.mapping, offset);
   }
   TRY(plan.commit());
   one.chunk = {};
   return {};
 }
 
-Result<void> Arena::put_back(std::span<EvictedChunk> some) {
-  const Holding holding{lock_};
+Result<void> ArenaEviction::put_back(std::span<EvictedChunk> some) {
+  const Holding holding{state_.lock};
   MapPlan plan;
   for (const EvictedChunk& one : some) {
     for (const Size offset : offsets_of(one)) {
-      const MappedChunk* const there = mapping_.find(offset);
+      const MappedChunk* const there = state_.mapping.find(offset);
       if (there == nullptr) {
-        plan.map(mapping_, offset, one.chunk, one.access);
+        plan.map(state_.mapping, offset, one.chunk, one.access);
       } else if (!(there->chunk == one.chunk)) {
-        plan.unmap(mapping_, offset);
-        plan.map(mapping_, offset, one.chunk, one.access);
+        plan.unmap(state_.mapping, offset);
+        plan.map(state_.mapping, offset, one.chunk, one.access);
       } else if (!(there->access == one.access)) {
-        plan.allow(mapping_, there->where(), one.access);
+        plan.allow(state_.mapping, there->where(), one.access);
       }
     }
   }
@@ -129,7 +131,7 @@ Result<void> Arena::put_back(std::span<EvictedChunk> some) {
 }
 
 // Where the chunk is mapped, or was.
-std::vector<Size> Arena::offsets_of(const EvictedChunk& one) const {
+std::vector<Size> ArenaEviction::offsets_of(const EvictedChunk& one) const {
   std::vector<Size> offsets{one.index};
   const auto also = also_at_.find(one.index);
   if (also != also_at_.end())
@@ -137,25 +139,26 @@ std::vector<Size> Arena::offsets_of(const EvictedChunk& one) const {
   return offsets;
 }
 
-void Arena::end_eviction() {
-  const Holding holding{lock_};
-  is_away_ = false;
+void ArenaEviction::end_eviction() {
+  const Holding holding{state_.lock};
+  state_.is_away = false;
   also_at_.clear();
   follow_chunks();
-  note_mapped();
+  state_.note_mapped();
 }
 
 // Updates the residency of all tiles from the mapping.
-void Arena::follow_chunks() {
+void ArenaEviction::follow_chunks() {
   std::vector<Range*> free;
-  layout_->for_each([&](Tile& tile) {
+  state_.layout.for_each([&](Tile& tile) {
     if (tile.kind == TileKind::Free) free.push_back(static_cast<Range*>(&tile));
     if (tile.kind != TileKind::Block) return;
-    static_cast<Block&>(tile).residency =
-        far_within(layout_->stretch_of(tile)).empty() ? Residency::Near : Residency::Far;
+    static_cast<Block&>(tile).residency = state_.far_within(state_.layout.stretch_of(tile)).empty()
+                                              ? Residency::Near
+                                              : Residency::Far;
   });
-  for (Range* range : free) layout_->mark(*range, far_within(range->where));
-  layout_->join_all();
+  for (Range* range : free) state_.layout.mark(*range, state_.far_within(range->where));
+  state_.layout.join_all();
 }
 
 }  // namespace cuvmm

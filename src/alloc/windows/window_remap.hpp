@@ -3,15 +3,15 @@
 
 #include <vector>
 
-#include "alloc/windows/windows.hpp"
+#include "alloc/windows/window_table.hpp"
 #include "vmm/remap.hpp"
 
 namespace cuvmm {
 
-// Changes what backs windows, and records it in their blocks. Under the lock of the windows.
-class Windows::WindowRemap final : private BackingLedger {
+// Changes what backs windows, and records it in their blocks. Under the lock of the table.
+class WindowRemap final : private BackingLedger {
  public:
-  explicit WindowRemap(Windows& windows) : windows_(windows) {}
+  explicit WindowRemap(WindowTable& table) : table_(table) {}
 
   // The window of a block's piece. An empty chunk stands for nothing.
   void add_piece(WindowBlock& block, const ChunkRef& after);
@@ -41,7 +41,7 @@ class Windows::WindowRemap final : private BackingLedger {
   void set_backing(At at, const ChunkRef& chunk, const AccessSet& access) override;
   void remove_backing(At at, const ChunkRef& chunk) override;
 
-  Windows& windows_;
+  WindowTable& table_;
   std::vector<Slot> slots_;
   bool is_torn_ = false;
 };

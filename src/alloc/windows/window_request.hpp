@@ -5,13 +5,14 @@
 #include <utility>
 #include <vector>
 
-#include "alloc/windows/windows.hpp"
+#include "alloc/windows/shared_chunks.hpp"
+#include "base/error.hpp"
 
 namespace cuvmm {
 
 // An allocation in progress, and the chunks that it has taken so far. Those that it does not use
 // return to the store when it ends.
-struct Windows::Request {
+struct WindowRequest {
   Shape shape;
   Look look = Look::Lightly;
   std::vector<ChunkRef> whole = {};  // chunks for the whole granules

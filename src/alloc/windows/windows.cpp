@@ -4,24 +4,12 @@
 
 #include <algorithm>
 
-#include "alloc/windows/window_batch.hpp"
 #include "trace/record_event.hpp"
-#include "vmm/deferred_release.hpp"
 
 namespace cuvmm {
 namespace {
 
 constexpr const char* name_of_windows = "blocking, windows";
-
-// The smallest blocks take a granule of addresses each, so a granule of memory can need this many.
-constexpr Size windows_a_granule = 33;
-
-Size most_addresses(const WindowSettings& settings) {
-  if (settings.reserve_most != 0) return round_down(settings.reserve_most, settings.granule);
-  const Size memory = round_up(settings.device_memory, settings.granule);
-  return memory > unlimited / windows_a_granule ? round_down(unlimited, settings.granule)
-                                                : memory * windows_a_granule;
-}
 
 }  // namespace
 
@@ -38,15 +26,11 @@ Result<std::unique_ptr<Windows>> Windows::create(const Driver& driver, ChunkStor
 
 Windows::Windows(const Driver& driver, ChunkStore& store, StreamOrder& order,
                  const WindowSettings& settings)
-    : driver_(driver),
-      store_(store),
-      order_(order),
+    : store_(store),
       settings_(settings),
-      granule_(settings.granule),
       traced_(settings.device, name_of_windows),
-      maps_(driver, settings.device, settings.access),
-      addresses_(driver, {settings.granule, settings.reserve_step, most_addresses(settings)}),
-      shared_(settings.granule, settings.seed) {
+      table_(driver, order, settings),
+      transfer_(table_, compactor_, store, settings_, *this) {
   registration_ = store.add_client(*this, settings.reclaim_order);
 }
 
@@ -55,136 +39,113 @@ Windows::~Windows() {
   release_all();
 }
 
-ChunkKind Windows::kind(Size size) const {
-  return {size, Location::device(settings_.device), settings_.exportable};
-}
-
 void Windows::free(WindowBlock& block) {
-  const Holding holding{lock_};
-  end_life(block, {});
+  const Holding holding{table_.lock};
+  table_.end_life(block, {});
 }
 
 void Windows::free_after(WindowBlock& block, const FreeTicket& ticket) {
-  const Holding holding{lock_};
-  end_life(block, ticket);
+  const Holding holding{table_.lock};
+  table_.end_life(block, ticket);
 }
 
 void Windows::pin(WindowBlock& block, std::uint8_t why) {
-  const Holding holding{lock_};
+  const Holding holding{table_.lock};
   const bool was_pinned = block.pinned();
   block.add_pin(why);
   SharedChunk* const chunk = block.shared;
   if (chunk == nullptr) return;
   if (!was_pinned) ++chunk->pinned;
   if ((why & held_by_others) != 0) chunk->retired = true;
-  shared_.refile(*chunk);
+  table_.shared.refile(*chunk);
   // Its freed slots may not be reused, so their windows are useless.
   for (WindowBlock* piece : chunk->pieces.copy()) {
-    if (piece->state == WindowBlock::State::Ready) give_up(*piece);
+    if (piece->state == WindowBlock::State::Ready) table_.give_up(*piece);
   }
 }
 
 void Windows::unpin(WindowBlock& block, std::uint8_t why) {
-  const Holding holding{lock_};
+  const Holding holding{table_.lock};
   const bool was_pinned = block.pinned();
   block.drop_pin(why);
   if (!was_pinned || block.pinned()) return;
-  ++changes_;
+  ++table_.changes;
   if (block.shared == nullptr) return;
   --block.shared->pinned;
-  shared_.refile(*block.shared);
+  table_.shared.refile(*block.shared);
 }
 
 std::vector<MappedChunk> Windows::chunks_behind(const WindowBlock& block) const {
-  const Holding holding{lock_};
-  const PlacedBlock placed = block.placed(granule_);
+  const Holding holding{table_.lock};
+  const PlacedBlock placed = block.placed(table_.granule);
   std::vector<MappedChunk> chunks;
   if (block.whole != nullptr) {
     Size offset = placed.whole() - placed.window() + block.whole->deferred_bytes;
     for (const ChunkRef& chunk : block.whole->chunks) {
-      chunks.push_back({offset, chunk, maps_.access()});
+      chunks.push_back({offset, chunk, table_.maps.access()});
       offset += chunk->size();
     }
   }
   if (block.shared != nullptr) {
     const Size offset = placed.piece_window() - placed.window();
-    const MappedChunk piece{offset, block.shared->chunk, maps_.access()};
+    const MappedChunk piece{offset, block.shared->chunk, table_.maps.access()};
     chunks.insert(offset == 0 ? chunks.begin() : chunks.end(), piece);
   }
   return chunks;
 }
 
-std::vector<MappedRun> Windows::all_mapped() const {
-  std::vector<MappedRun> runs;
-  for_each_block([&](const WindowBlock& block) {
-    const PlacedBlock placed = block.placed(granule_);
-    if (block.piece_behind != WindowBlock::Behind::Nothing) {
-      runs.push_back({placed.piece_window(), granule_});
-    }
-    if (block.whole != nullptr && block.whole->bytes != 0) {
-      runs.push_back({placed.whole() + block.whole->deferred_bytes, block.whole->bytes});
-    }
-  });
-  std::sort(runs.begin(), runs.end(),
-            [](const MappedRun& a, const MappedRun& b) { return a.address < b.address; });
-  std::vector<MappedRun> joined;
-  for (const MappedRun& run : runs) {
-    if (!joined.empty() && joined.back().address + joined.back().bytes == run.address &&
-        addresses_.in_one_reservation(joined.back().address, joined.back().bytes + run.bytes)) {
-      joined.back().bytes += run.bytes;
-    } else {
-      joined.push_back(run);
-    }
-  }
-  return joined;
-}
-
 Result<void> Windows::set_access(const AccessSet& access) {
-  const Holding holding{lock_};
-  return maps_.set_access(access, all_mapped());
+  const Holding holding{table_.lock};
+  return table_.maps.set_access(access, table_.all_mapped());
 }
 
 void Windows::release_all() {
-  const Holding holding{lock_};
-  if (addresses_.reserved_bytes() == 0) return;  // never used, or released already
+  const Holding holding{table_.lock};
+  if (table_.addresses.reserved_bytes() == 0) return;  // never used, or released already
   tell();
-  for (const auto& batch : unfinished_) {
-    // The batch's blocks end here. If this fails, the context is gone or broken and copies nothing.
-    (void)driver_.cuStreamSynchronize(batch->stream);
-  }
-  unfinished_.clear();
-  std::vector<WindowBlock*> blocks;
-  for_each_block([&](WindowBlock& block) { blocks.push_back(&block); });
-  for (WindowBlock* block : blocks) {
-    const PlacedBlock placed = block->placed(granule_);
-    if (block->piece_behind != WindowBlock::Behind::Nothing) {
-      maps_.unmap_or_defer(placed.piece_window(), block->shared->chunk);
-    }
-    if (block->whole != nullptr) {
-      CUdeviceptr address = placed.whole() + block->whole->deferred_bytes;
-      for (const ChunkRef& chunk : block->whole->chunks) {
-        maps_.unmap_or_defer(address, chunk);
-        address += chunk->size();
-      }
-    }
-    block->whole.reset();
-    block->shared = nullptr;
-    block->piece_behind = WindowBlock::Behind::Nothing;
-    block->state = WindowBlock::State::Unused;
-    block->unplace();
-    records_.give_back(*block);
-  }
-  maps_.forget_all();
-  cached_ = {};
-  leaving_ = {};
-  adrift_.clear();
-  large_.clear();
-  shared_.clear();
-  addresses_.clear();
-  whole_bytes_ = whole_far_bytes_ = 0;
-  all_deferred_bytes_ = 0;
-  counters_.live_blocks = 0;
-  counters_.live_bytes = 0;
+  compactor_.abandon();
+  table_.release_all();
+}
+
+Size Windows::reclaim(Size wanted, Location where) {
+  if (!(where == Location::device(table_.device))) return 0;
+  const Holding holding{table_.lock, std::try_to_lock};
+  if (!holding.owns_lock() || table_.is_away) return 0;
+  compactor_.tidy();
+  const Size gone = table_.give_up_whole_chunks(wanted);
+  tell_of_change();
+  return gone;
+}
+
+Size Windows::release(Size wanted) {
+  const Holding holding{table_.lock};
+  compactor_.tidy();
+  const Size gone = table_.give_up_whole_chunks(wanted);
+  tell_of_change();
+  return gone;
+}
+
+Size Windows::trim(Size keep) {
+  const Holding holding{table_.lock};
+  compactor_.tidy();
+  const Size wanted = saturating_sum(table_.live_bytes, keep);
+  const Size gone =
+      table_.held() > wanted ? table_.give_up_whole_chunks(table_.held() - wanted) : 0;
+  tell_of_change();
+  return gone;
+}
+
+Result<Size> Windows::compact(Size wanted, const Compaction& how) {
+  const Size freed = TRY(compactor_.compact(wanted, how));
+  const Holding holding{table_.lock};
+  tell_of_change();
+  return freed;
+}
+
+InvariantViolation Windows::violation() const {
+  const Holding holding{table_.lock};
+  if (InvariantViolation found = table_.violation()) return found;
+  return compactor_.violation();
 }
 
 RegionUse Windows::use() const {
@@ -199,37 +160,43 @@ RegionUse Windows::use() const {
 }
 
 WindowCounters Windows::counters() const {
-  const Holding holding{lock_};
-  WindowCounters now = counters_;
-  now.cached_blocks = cached_.ready() + cached_.pending();
-  now.cached_bytes = cached_.bytes();
-  now.vacant_bytes = shared_.vacant_bytes();
-  now.physical_bytes = shared_.physical_bytes() + whole_bytes_;
-  now.spilled_bytes = shared_.far_bytes() + whole_far_bytes_;
-  now.spilled_taken = shared_.far_bytes_taken() + whole_far_bytes_;
-  now.mapped_bytes = maps_.mapped_bytes();
-  now.reserved_bytes = addresses_.reserved_bytes();
-  return now;
+  const Holding holding{table_.lock};
+  const WindowCompactor::Counters& compacted = compactor_.counters();
+  return {.live_blocks = table_.live_blocks,
+          .live_bytes = table_.live_bytes,
+          .cached_blocks = table_.cached.ready() + table_.cached.pending(),
+          .cached_bytes = table_.cached.bytes(),
+          .vacant_bytes = table_.shared.vacant_bytes(),
+          .physical_bytes = table_.held(),
+          .spilled_bytes = table_.shared.far_bytes() + table_.whole_far_bytes,
+          .spilled_taken = table_.shared.far_bytes_taken() + table_.whole_far_bytes,
+          .mapped_bytes = table_.maps.mapped_bytes(),
+          .reserved_bytes = table_.addresses.reserved_bytes(),
+          .compacted_bytes = compacted.bytes,
+          .compacted_blocks = compacted.blocks,
+          .compacted_chunks = compacted.chunks};
 }
 
 void Windows::tell() const {
   if (!trace_is_on()) return;
-  const Size used = counters_.live_bytes - all_deferred_bytes_;
+  const Size used = table_.live_bytes - table_.deferred_bytes;
+  const Size held = table_.held();
   traced_.tell({.used = used,
-                .free = held() - std::min(used, held()),
-                .compacted = counters_.compacted_bytes});
+                .free = held - std::min(used, held),
+                .compacted = compactor_.counters().bytes});
 }
 
 void Windows::tell_of_change() {
   if (!trace_is_on()) return;
-  if (told_held_ == held() && told_compacted_ == counters_.compacted_bytes) return;
-  told_held_ = held();
-  told_compacted_ = counters_.compacted_bytes;
+  const Size compacted = compactor_.counters().bytes;
+  if (told_held_ == table_.held() && told_compacted_ == compacted) return;
+  told_held_ = table_.held();
+  told_compacted_ = compacted;
   tell();
 }
 
 void Windows::tell_trace() const {
-  const Holding holding{lock_, std::try_to_lock};
+  const Holding holding{table_.lock, std::try_to_lock};
   if (holding.owns_lock()) tell();
 }
 

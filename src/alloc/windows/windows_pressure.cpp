@@ -4,8 +4,8 @@
 #include <unordered_set>
 
 #include "alloc/reclaim_steps.hpp"
-#include "alloc/windows/window_batch.hpp"
 #include "alloc/windows/window_request.hpp"
+#include "alloc/windows/windows.hpp"
 #include "base/undo.hpp"
 
 namespace cuvmm {
@@ -17,10 +17,6 @@ constexpr Size chunks_to_spare = 16;
 // Other threads may take the room that this one has made.
 constexpr int compactions_at_most = 4;
 
-// A plan examines all chunks. So after a futile one, the number of changes to wait for before the
-// next grows by one per this many chunks.
-constexpr std::size_t chunks_a_change = 1024;
-
 }  // namespace
 
 class Windows::Turn {
@@ -28,7 +24,7 @@ class Windows::Turn {
   // Waits for the turn, no longer than the settings say. Time in which live pieces are moved does
   // not count: no work runs then that could be waiting for this thread.
   explicit Turn(Windows& windows) : windows_(windows) {
-    Holding holding{windows.lock_};
+    Holding holding{windows.table_.lock};
     std::uint64_t until = windows.deadline();
     while (windows.turn_is_taken_) {
       if (windows.is_compacting_) until = windows.deadline();
@@ -40,7 +36,7 @@ class Windows::Turn {
   }
   ~Turn() {
     if (!is_mine_) return;
-    const Holding holding{windows_.lock_};
+    const Holding holding{windows_.table_.lock};
     windows_.turn_is_taken_ = false;
     windows_.turn_ended_.notify_one();
   }
@@ -57,7 +53,7 @@ std::uint64_t Windows::deadline() const {
   return now_ns() + static_cast<std::uint64_t>(std::chrono::nanoseconds(settings_.wait).count());
 }
 
-Result<WindowBlock*> Windows::place_under_pressure(Request& request, Error refusal) {
+Result<WindowBlock*> Windows::place_under_pressure(WindowRequest& request, Error refusal) {
   const Turn turn{*this};
   const std::uint64_t until = deadline();
   ReclaimSteps tried;
@@ -69,8 +65,8 @@ Result<WindowBlock*> Windows::place_under_pressure(Request& request, Error refus
   };
   const auto give_up_cached = [&] {
     tried.add(ReclaimSteps::CachedBlocks);
-    const Holding holding{lock_};
-    tidy();
+    const Holding holding{table_.lock};
+    compactor_.tidy();
     return give_up_for(request);
   };
   request.look = Look::Hard;
@@ -97,8 +93,8 @@ Result<WindowBlock*> Windows::place_under_pressure(Request& request, Error refus
     if (!lacks_room()) return placed;
   }
   {
-    const Holding holding{lock_};
-    if (unmap_refusal_.driver_code != 0) return unmap_refusal_;
+    const Holding holding{table_.lock};
+    if (table_.unmap_refusal.driver_code != 0) return table_.unmap_refusal;
   }
   tried.stand_in(refusal);
   refusal.asked = request.shape.granted;
@@ -107,34 +103,35 @@ Result<WindowBlock*> Windows::place_under_pressure(Request& request, Error refus
 }
 
 // The bytes that the store would have to supply.
-Size Windows::missing_bytes(const Request& request) {
+Size Windows::missing_bytes(const WindowRequest& request) {
   const bool has_place = !request.shape.has_piece() || request.spare ||
-                         shared_.find(request.shape.format(), request.look).has_value();
-  return request.missing_whole() + (has_place ? 0 : granule_);
+                         table_.shared.find(request.shape.format(), request.look).has_value();
+  return request.missing_whole() + (has_place ? 0 : table_.granule);
 }
 
 // Releases cached windows for what the request lacks. Whole chunks first, which is quick; then, for
 // a piece, one window at a time, least recently freed first. Returns whether there were any.
-bool Windows::give_up_for(const Request& request) {
-  const std::size_t before = cached_.ready();
+bool Windows::give_up_for(const WindowRequest& request) {
+  const std::size_t before = table_.cached.ready();
   const Size missing = missing_bytes(request);
   if (missing == 0) {
     give_up_some();
-  } else if (give_up_whole_chunks(missing) < missing) {
-    while (cached_.oldest_small() != nullptr && missing_bytes(request) > request.missing_whole()) {
-      give_up(*cached_.oldest_small());
+  } else if (table_.give_up_whole_chunks(missing) < missing) {
+    while (table_.cached.oldest_small() != nullptr &&
+           missing_bytes(request) > request.missing_whole()) {
+      table_.give_up(*table_.cached.oldest_small());
     }
   }
-  return cached_.ready() != before;
+  return table_.cached.ready() != before;
 }
 
 // For the case that memory is available, but addresses are not, or the driver refuses more
 // mappings.
 void Windows::give_up_some() {
   constexpr int small_ones = 1024;
-  while (cached_.oldest_large() != nullptr) give_up(*cached_.oldest_large());
-  for (int left = small_ones; left > 0 && cached_.oldest_small() != nullptr; --left) {
-    give_up(*cached_.oldest_small());
+  while (table_.cached.oldest_large() != nullptr) table_.give_up(*table_.cached.oldest_large());
+  for (int left = small_ones; left > 0 && table_.cached.oldest_small() != nullptr; --left) {
+    table_.give_up(*table_.cached.oldest_small());
   }
 }
 
@@ -143,41 +140,34 @@ bool Windows::wait_for_a_free(std::uint64_t until) {
   FreeTicket oldest;
   std::unordered_set<StreamId> streams;
   {
-    const Holding holding{lock_};
-    const WindowBlock* block = cached_.oldest_pending();
+    const Holding holding{table_.lock};
+    const WindowBlock* block = table_.cached.oldest_pending();
     if (block == nullptr) return false;
     oldest = block->ticket();
     for (; block != nullptr; block = CachedWindows::pending_after(*block)) {
       streams.insert(block->freed_on);
     }
   }
-  for (const StreamId stream : streams) order_.look(stream);
+  for (const StreamId stream : streams) table_.order.look(stream);
   {
-    const Holding holding{lock_};
-    if (settle_pending() != 0) return true;
+    const Holding holding{table_.lock};
+    if (table_.settle_pending() != 0) return true;
   }
-  if (!order_.wait(oldest, until)) return false;
-  const Holding holding{lock_};
+  if (!table_.order.wait(oldest, until)) return false;
+  const Holding holding{table_.lock};
   // May settle none, if another thread was first.
-  settle_pending();
+  table_.settle_pending();
   return true;
 }
 
 // Compacts live pieces. Returns whether a retry is worthwhile.
-Result<bool> Windows::make_room(const Request& request) {
+Result<bool> Windows::make_room(const WindowRequest& request) {
   Size missing = 0;
   {
-    const Holding holding{lock_};
+    const Holding holding{table_.lock};
     missing = missing_bytes(request);
     if (missing == 0 || settings_.quiescence == nullptr) return false;
-    if (changes_ < worth_while_from_ && futile_bytes_ <= missing) return false;
-    const Size can_be = plan_compaction(missing / granule_).chunks() * granule_;
-    if (can_be < missing) {
-      // Stopping the device gains nothing, nor does planning again before much has changed.
-      worth_while_from_ = changes_ + 1 + shared_.all().size() / chunks_a_change;
-      futile_bytes_ = missing;
-      return false;
-    }
+    if (!compactor_.is_worthwhile(missing)) return false;
   }
   if (!settings_.quiescence->begin(deadline())) return false;
   set_compacting(true);
@@ -185,7 +175,7 @@ Result<bool> Windows::make_room(const Request& request) {
     set_compacting(false);
     settings_.quiescence->end();
   }};
-  const Size wanted = missing + chunks_to_spare * granule_;
+  const Size wanted = missing + chunks_to_spare * table_.granule;
   const Result<Size> freed = compact(wanted, {settings_.quiescence->copy_by(), settings_.wait});
   if (freed.ok()) return *freed != 0;
   if (freed.error().kind == ErrorKind::TimedOut) return false;
@@ -193,12 +183,12 @@ Result<bool> Windows::make_room(const Request& request) {
 }
 
 void Windows::forget_refusals() {
-  const Holding holding{lock_};
-  unmap_refusal_ = {};
+  const Holding holding{table_.lock};
+  table_.unmap_refusal = {};
 }
 
 void Windows::set_compacting(bool is_compacting) {
-  const Holding holding{lock_};
+  const Holding holding{table_.lock};
   is_compacting_ = is_compacting;
   turn_ended_.notify_all();  // deadlines of the threads that wait for the turn change
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evicting live memory of windows and restoring it at the same addresses: chunks that pieces share,
-// each mapped into many windows, and chunks that belong to one block.
-#include "alloc/eviction_set.hpp"
+#include "alloc/windows/window_eviction.hpp"
+
 #include "alloc/windows/window_remap.hpp"
 
 namespace cuvmm {
@@ -37,19 +36,20 @@ EvictedChunk departing(EvictionSource& of, CUdeviceptr address, const ChunkRef& 
 
 }  // namespace
 
-void Windows::list_held(std::vector<HeldChunk>& held) const {
-  const Holding holding{lock_};
-  for (const SharedChunk* shared : shared_.all()) {
+void WindowEviction::list_held(std::vector<HeldChunk>& held) const {
+  const Holding holding{table_.lock};
+  for (const SharedChunk* shared : table_.shared.all()) {
     const Chunk& chunk = *shared->chunk;
     for (const WindowBlock* piece : shared->pieces) {
       if (piece->state != State::Live) continue;
-      held.push_back({piece->placed(granule_).piece_window(), granule_, chunk.location(),
-                      chunk.handle(), piece->address(), piece->granted(), piece->holder()});
+      held.push_back({piece->placed(table_.granule).piece_window(), table_.granule,
+                      chunk.location(), chunk.handle(), piece->address(), piece->granted(),
+                      piece->holder()});
     }
   }
-  for (const WindowBlock* block : large_) {
+  for (const WindowBlock* block : table_.large) {
     if (block->state != State::Live) continue;
-    CUdeviceptr address = block->placed(granule_).whole() + block->whole->deferred_bytes;
+    CUdeviceptr address = block->placed(table_.granule).whole() + block->whole->deferred_bytes;
     for (const ChunkRef& chunk : block->whole->chunks) {
       held.push_back({address, chunk->size(), chunk->location(), chunk->handle(), block->address(),
                       block->granted(), block->holder()});
@@ -58,27 +58,27 @@ void Windows::list_held(std::vector<HeldChunk>& held) const {
   }
 }
 
-void Windows::begin_eviction(EvictionSet& evicted) {
-  const Holding holding{lock_};
-  tidy();
+void WindowEviction::begin_eviction(EvictionSet& evicted) {
+  const Holding holding{table_.lock};
+  compactor_.tidy();
   if (evicted.cached == EvictionSet::Cached::Goes) {
-    while (cached_.oldest_large() != nullptr) give_up(*cached_.oldest_large());
-    while (cached_.oldest_small() != nullptr) give_up(*cached_.oldest_small());
+    while (table_.cached.oldest_large() != nullptr) table_.give_up(*table_.cached.oldest_large());
+    while (table_.cached.oldest_small() != nullptr) table_.give_up(*table_.cached.oldest_small());
   }
-  is_away_ = true;
+  table_.is_away = true;
   evicted.owners.push_back(this);
-  for (SharedChunk* chunk : shared_.all()) {
+  for (SharedChunk* chunk : table_.shared.all()) {
     if (!evicted.wants(*chunk->chunk)) continue;
     if (const char* const why = why_it_stays(*chunk)) {
-      evicted.exclude(granule_, why);
+      evicted.exclude(table_.granule, why);
       continue;
     }
-    const CUdeviceptr address = chunk->pieces.front()->placed(granule_).piece_window();
+    const CUdeviceptr address = chunk->pieces.front()->placed(table_.granule).piece_window();
     evicted.chunks.push_back(departing(*this, address, chunk->chunk));
     evicted.chunks.back().shared = chunk;
   }
-  for (WindowBlock* block : large_) {
-    CUdeviceptr address = block->placed(granule_).whole() + block->whole->deferred_bytes;
+  for (WindowBlock* block : table_.large) {
+    CUdeviceptr address = block->placed(table_.granule).whole() + block->whole->deferred_bytes;
     for (std::size_t i = 0; i < block->whole->chunks.size(); ++i) {
       const ChunkRef& chunk = block->whole->chunks[i];
       const CUdeviceptr here = address;
@@ -96,14 +96,14 @@ void Windows::begin_eviction(EvictionSet& evicted) {
   }
 }
 
-void Windows::add_slots(WindowRemap& remap, const EvictedChunk& one, const ChunkRef& after) {
+void WindowEviction::add_slots(WindowRemap& remap, const EvictedChunk& one, const ChunkRef& after) {
   if (one.shared == nullptr) return remap.add_own(*one.block, one.index, one.address, after);
   for (WindowBlock* piece : one.shared->pieces) remap.add_piece(*piece, after);
 }
 
-Result<void> Windows::take_out(EvictedChunk& one) {
-  const Holding holding{lock_};
-  WindowRemap remap{*this};
+Result<void> WindowEviction::take_out(EvictedChunk& one) {
+  const Holding holding{table_.lock};
+  WindowRemap remap{table_};
   add_slots(remap, one, {});
   Result<void> done = remap.commit();
   if (!done.ok()) done = remap.commit();  // a refusal may be transient
@@ -113,9 +113,9 @@ Result<void> Windows::take_out(EvictedChunk& one) {
   return {};
 }
 
-Result<void> Windows::put_back(std::span<EvictedChunk> some) {
-  const Holding holding{lock_};
-  WindowRemap remap{*this};
+Result<void> WindowEviction::put_back(std::span<EvictedChunk> some) {
+  const Holding holding{table_.lock};
+  WindowRemap remap{table_};
   for (const EvictedChunk& one : some) {
     if (one.shared != nullptr) one.shared->chunk = one.chunk;
     add_slots(remap, one, one.chunk);
@@ -127,26 +127,26 @@ Result<void> Windows::put_back(std::span<EvictedChunk> some) {
   return {};
 }
 
-void Windows::count_as_restored(std::span<EvictedChunk> some) {
-  const Holding holding{lock_};
+void WindowEviction::count_as_restored(std::span<EvictedChunk> some) {
+  const Holding holding{table_.lock};
   for (const EvictedChunk& one : some) {
     if (one.shared != nullptr) {
       if (!one.shared->chunk) one.shared->chunk = one.chunk;
       note_residency(*one.shared);
     } else if (ChunkRef& own = one.block->whole->chunks[one.index]; !own) {
       own = one.chunk;
-      add_bytes_of(*one.block->whole, one.chunk);
+      table_.add_bytes_of(*one.block->whole, one.chunk);
     }
   }
 }
 
-void Windows::note_residency(SharedChunk& shared) {
-  shared_.set_residency(shared, cuvmm::residency(shared.chunk->location(), settings_.device));
+void WindowEviction::note_residency(SharedChunk& shared) {
+  table_.shared.set_residency(shared, cuvmm::residency(shared.chunk->location(), table_.device));
 }
 
-void Windows::end_eviction() {
-  const Holding holding{lock_};
-  is_away_ = false;
+void WindowEviction::end_eviction() {
+  const Holding holding{table_.lock};
+  table_.is_away = false;
 }
 
 }  // namespace cuvmm

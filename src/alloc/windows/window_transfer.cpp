@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resizing: maps the chunks of one block behind the addresses of another, so that the bytes are
-// there without being copied.
+#include "alloc/windows/window_transfer.hpp"
+
 #include <algorithm>
 
 #include "alloc/windows/window_remap.hpp"
@@ -60,13 +60,14 @@ std::vector<Size> ends_within(const WindowBlock& block, Size bytes) {
 
 // The ends of the chunks of the block that a new one of that size probably takes over from, if the
 // chunks average at least `at_least` bytes.
-std::vector<Size> Windows::likely_cuts(const Shape& shape, Size at_least) const {
+std::vector<Size> WindowTransfer::likely_cuts(const Shape& shape, Size at_least) const {
   std::vector<Size> best;
-  if (shape.granted < smallest_at_granule(granule_)) return best;
-  const std::size_t most = std::min(large_.size(), blocks_looked_at);
+  if (shape.granted < smallest_at_granule(table_.granule)) return best;
+  const std::size_t most = std::min(table_.large.size(), blocks_looked_at);
   for (std::size_t i = 0; i < most; ++i) {
-    const WindowBlock& block = *large_[large_.size() - 1 - i];
-    if (block.granted() < smallest_at_granule(granule_) || !may_give(block, granule_)) continue;
+    const WindowBlock& block = *table_.large[table_.large.size() - 1 - i];
+    if (block.granted() < smallest_at_granule(table_.granule) || !may_give(block, table_.granule))
+      continue;
     std::vector<Size> ends = ends_within(block, shape.whole_bytes());
     if (!ends.empty() && (best.empty() || ends.back() > best.back())) best = std::move(ends);
   }
@@ -75,10 +76,11 @@ std::vector<Size> Windows::likely_cuts(const Shape& shape, Size at_least) const 
   return best;
 }
 
-Windows::Movable Windows::plan_hand_over(const WindowBlock& from, const WindowBlock& to, Size bytes,
-                                         Filler filler) const {
-  if (!may_give(from, granule_) || !may_take_part(to, granule_)) return {};
-  const Size whole = to.placed(granule_).whole_bytes();
+WindowTransfer::Movable WindowTransfer::plan_hand_over(const WindowBlock& from,
+                                                       const WindowBlock& to, Size bytes,
+                                                       Filler filler) const {
+  if (!may_give(from, table_.granule) || !may_take_part(to, table_.granule)) return {};
+  const Size whole = to.placed(table_.granule).whole_bytes();
   const std::vector<Size> ends = ends_within(from, std::min(bytes, whole));
   Movable best;
   Size reached = to.whole->deferred_bytes;
@@ -91,25 +93,26 @@ Windows::Movable Windows::plan_hand_over(const WindowBlock& from, const WindowBl
   return best;
 }
 
-Windows::Movable Windows::movable(const WindowBlock& from, const WindowBlock& to,
-                                  Size bytes) const {
-  const Holding holding{lock_};
+WindowTransfer::Movable WindowTransfer::movable(const WindowBlock& from, const WindowBlock& to,
+                                                Size bytes) const {
+  const Holding holding{table_.lock};
   return plan_hand_over(from, to, bytes, Filler::Allowed);
 }
 
-Size Windows::deferred_bytes(const WindowBlock& block) const {
-  const Holding holding{lock_};
+Size WindowTransfer::deferred_bytes(const WindowBlock& block) const {
+  const Holding holding{table_.lock};
   return block.whole != nullptr ? block.whole->deferred_bytes : 0;
 }
 
 // Maps other chunks behind the block's first bytes, instead of its first `count` chunks; both end
 // at the same offset. After an Error the old chunks are there, unless the driver refuses that too,
 // or `if_refused` says so: then these bytes have no memory until back() tries again.
-Result<void> Windows::exchange_front(WindowBlock& block, std::size_t count,
-                                     const std::vector<ChunkRef>& after, IfRefused if_refused) {
+Result<void> WindowTransfer::exchange_front(WindowBlock& block, std::size_t count,
+                                            const std::vector<ChunkRef>& after,
+                                            IfRefused if_refused) {
   WindowBlock::Whole& whole = *block.whole;
   const std::vector<ChunkRef> before = first_of(whole, count);
-  WindowRemap remap{*this};
+  WindowRemap remap{table_};
   std::size_t index = 0;
   const auto add = [&](CUdeviceptr address, const std::vector<ChunkRef>& chunks, bool stays) {
     for (const ChunkRef& chunk : chunks) {
@@ -126,22 +129,23 @@ Result<void> Windows::exchange_front(WindowBlock& block, std::size_t count,
   const Result<void> done = remap.commit();
   if (!done.ok() && (remap.is_torn() || if_refused == IfRefused::Nothing)) remap.unmap_all();
   std::erase_if(whole.chunks, [](const ChunkRef& chunk) { return !chunk; });
-  const Size missing = block.placed(granule_).whole_bytes() - whole.bytes;
-  all_deferred_bytes_ += missing - whole.deferred_bytes;
+  const Size missing = block.placed(table_.granule).whole_bytes() - whole.bytes;
+  table_.deferred_bytes += missing - whole.deferred_bytes;
   whole.deferred_bytes = missing;
   return done;
 }
 
-Result<Windows::Movable> Windows::transfer(WindowBlock& from, WindowBlock& to, Size bytes,
-                                           const std::function<Result<void>(Size)>& copy_rest) {
+Result<WindowTransfer::Movable> WindowTransfer::transfer(
+    WindowBlock& from, WindowBlock& to, Size bytes,
+    const std::function<Result<void>(Size)>& copy_rest) {
   const auto plan_with = [&](Filler filler) {
-    const Holding holding{lock_};
+    const Holding holding{table_.lock};
     return plan_hand_over(from, to, bytes, filler);
   };
   Movable plan = plan_with(Filler::Allowed);
   ChunkRef filler;
   if (plan.filler != 0) {
-    Result<ChunkRef> taken = store_.take(kind(plan.filler), this);
+    Result<ChunkRef> taken = store_.take(settings_.kind(plan.filler), &windows_);
     if (taken.ok()) {
       filler = std::move(taken).value();
     } else {
@@ -152,7 +156,7 @@ Result<Windows::Movable> Windows::transfer(WindowBlock& from, WindowBlock& to, S
 
   std::vector<ChunkRef> before;
   {
-    const Holding holding{lock_};
+    const Holding holding{table_.lock};
     if (!(plan_hand_over(from, to, bytes, Filler::Allowed) == plan) &&
         !(plan_hand_over(from, to, bytes, Filler::None) == plan)) {
       return Error::invalid(handing_over, "a block has changed");
@@ -166,52 +170,52 @@ Result<Windows::Movable> Windows::transfer(WindowBlock& from, WindowBlock& to, S
     Result<void> copied = copy_rest(plan.bytes);
     if (!copied.ok()) copied = copy_rest(plan.bytes);
     if (!copied.ok()) {
-      const Holding holding{lock_};
+      const Holding holding{table_.lock};
       const std::size_t moved = plan.chunks + (plan.filler != 0 ? 1 : 0);
       (void)exchange_front(to, moved, before, IfRefused::Nothing);
       return copied.error();
     }
   }
-  const Holding holding{lock_};
+  const Holding holding{table_.lock};
   end_emptied(from);
   return plan;
 }
 
 // Ends the block and its window. The chunks that were moved lie behind another block now.
-void Windows::end_emptied(WindowBlock& block) {
-  ++changes_;
-  --counters_.live_blocks;
-  counters_.live_bytes -= block.granted();
+void WindowTransfer::end_emptied(WindowBlock& block) {
+  ++table_.changes;
+  --table_.live_blocks;
+  table_.live_bytes -= block.granted();
   block.set_ticket({});
-  if (block.shared != nullptr) shared_.end_use(*block.shared);
-  unmap_block(block);
+  if (block.shared != nullptr) table_.shared.end_use(*block.shared);
+  table_.unmap_block(block);
 }
 
 // One chunk of that size if possible: from the store, at first as it is and then after releasing
 // cached windows, or spilled. Otherwise many chunks of one granule.
-Result<std::vector<ChunkRef>> Windows::take_backing(Size wanted) {
-  const Result<ChunkRef> one = store_.take(kind(wanted), this);
+Result<std::vector<ChunkRef>> WindowTransfer::take_backing(Size wanted) {
+  const Result<ChunkRef> one = store_.take(settings_.kind(wanted), &windows_);
   if (one.ok()) return std::vector{*one};
   if (one.error().kind == ErrorKind::OutOfMemory) {
-    const Holding holding{lock_};
-    tidy();
-    (void)give_up_whole_chunks(wanted);
+    const Holding holding{table_.lock};
+    compactor_.tidy();
+    (void)table_.give_up_whole_chunks(wanted);
   }
-  const Result<ChunkRef> given_up = store_.take(kind(wanted), this);
+  const Result<ChunkRef> given_up = store_.take(settings_.kind(wanted), &windows_);
   if (given_up.ok()) return std::vector{*given_up};
   if (store_.spills()) {
     const Result<ChunkRef> spilled = store_.take_spilled(wanted, settings_.exportable);
     if (spilled.ok()) return std::vector{*spilled};
   }
-  return store_.take_many(kind(granule_), wanted / granule_, this);
+  return store_.take_many(settings_.kind(table_.granule), wanted / table_.granule, &windows_);
 }
 
-Result<void> Windows::back(WindowBlock& block) {
+Result<void> WindowTransfer::back(WindowBlock& block) {
   const Size wanted = deferred_bytes(block);
   if (wanted == 0) return {};
   retry_releases();  // something may still be mapped there
   const std::vector<ChunkRef> chunks = TRY(take_backing(wanted));
-  const Holding holding{lock_};
+  const Holding holding{table_.lock};
   return exchange_front(block, 0, chunks, IfRefused::Restore);
 }
 

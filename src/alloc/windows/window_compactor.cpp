@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compaction. While nothing else touches them, live pieces are copied to vacant bytes of other
-// chunks, which are already mapped in some window. Then those chunks are mapped behind the
-// addresses of the pieces, for all pieces of an emptied chunk together. If that fails, they stay
-// where they were.
+#include "alloc/windows/window_compactor.hpp"
+
 #include <time.h>
 
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
 #include "alloc/windows/colouring.hpp"
-#include "alloc/windows/window_batch.hpp"
 #include "alloc/windows/window_remap.hpp"
 #include "stream/captures.hpp"
 #include "trace/record_event.hpp"
@@ -24,6 +22,10 @@ using Behind = WindowBlock::Behind;
 constexpr std::size_t pieces_a_batch = 512;
 
 constexpr int plans_at_most = 3;
+
+// A plan examines all chunks. So after a futile one, the number of changes to wait for before the
+// next grows by one per this many chunks.
+constexpr std::size_t chunks_a_change = 1024;
 
 std::uint64_t in_ns(Duration duration) {
   return static_cast<std::uint64_t>(std::chrono::nanoseconds(duration).count());
@@ -61,12 +63,12 @@ bool takes_part(const SharedChunk& chunk) {
 }  // namespace
 
 // Selects up to `chunks` chunks to empty, and where their pieces go. Ready pieces count as vacant.
-Windows::Plan Windows::plan_compaction(std::size_t chunks) const {
-  Colouring colouring{granule_};
+WindowCompactor::Plan WindowCompactor::plan(std::size_t chunks) const {
+  Colouring colouring{table_.granule};
   std::vector<SharedChunk*> chunk_of;
   std::vector<WindowBlock*> block_of;
   std::vector<std::size_t> first_piece_of;
-  for (SharedChunk* chunk : shared_.all()) {
+  for (SharedChunk* chunk : table_.shared.all()) {
     if (!takes_part(*chunk) || chunk->residency() == Residency::Far) continue;
     const bool all_may = std::all_of(
         chunk->pieces.begin(), chunk->pieces.end(),
@@ -84,58 +86,65 @@ Windows::Plan Windows::plan_compaction(std::size_t chunks) const {
   first_piece_of.push_back(block_of.size());
   colouring.empty(chunks);
 
-  Plan plan;
+  Plan made;
   for (const Colouring::Index emptied : colouring.emptied()) {
-    BatchSource source{chunk_of[emptied], chunk_of[emptied]->id, {}};
+    Source source{chunk_of[emptied], chunk_of[emptied]->id, {}};
     for (std::size_t piece = first_piece_of[emptied]; piece < first_piece_of[emptied + 1];
          ++piece) {
       SharedChunk* const to = chunk_of[colouring.chunk_of(static_cast<Colouring::Index>(piece))];
       source.moves.push_back({block_of[piece], to, to->id});
     }
-    plan.sources.push_back(std::move(source));
+    made.push_back(std::move(source));
   }
-  return plan;
+  return made;
 }
 
-Result<Size> Windows::compact(Size wanted, const Compaction& how) {
+bool WindowCompactor::is_worthwhile(Size missing) {
+  if (table_.changes < worth_while_from_ && futile_bytes_ <= missing) return false;
+  if (plan(missing / table_.granule).size() * table_.granule >= missing) return true;
+  // Stopping the device gains nothing, nor does planning again before much has changed.
+  worth_while_from_ = table_.changes + 1 + table_.shared.all().size() / chunks_a_change;
+  futile_bytes_ = missing;
+  return false;
+}
+
+Result<Size> WindowCompactor::compact(Size wanted, const Compaction& how) {
   Size freed = 0;
   // Between two batches other threads may take vacant bytes. Plan again for the moves that this
   // spoils.
   for (int plans = 0; freed < wanted && plans < plans_at_most; ++plans) {
-    Plan plan;
+    Plan made;
     {
-      const Holding holding{lock_};
+      const Holding holding{table_.lock};
       tidy();
-      freed += give_up_whole_chunks(wanted - freed);
+      freed += table_.give_up_whole_chunks(wanted - freed);
       if (freed >= wanted) break;
-      plan = plan_compaction((wanted - freed + granule_ - 1) / granule_);
+      made = plan((wanted - freed + table_.granule - 1) / table_.granule);
     }
     const Size before = freed;
-    const Result<void> done = carry_out(plan, how, freed);
+    const Result<void> done = carry_out(made, how, freed);
     if (!done.ok() && freed < wanted) return done.error();
     if (freed == before) break;
   }
-  const Holding holding{lock_};
-  tell_of_change();
   return freed;
 }
 
-Result<void> Windows::carry_out(Plan& plan, const Compaction& how, Size& freed) {
-  auto next = plan.sources.begin();
-  while (next != plan.sources.end()) {
+Result<void> WindowCompactor::carry_out(Plan& plan, const Compaction& how, Size& freed) {
+  auto next = plan.begin();
+  while (next != plan.end()) {
     auto batch = std::make_unique<Batch>();
     batch->stream = how.copy.stream;
-    for (std::size_t pieces = 0; next != plan.sources.end() && pieces < pieces_a_batch; ++next) {
+    for (std::size_t pieces = 0; next != plan.end() && pieces < pieces_a_batch; ++next) {
       pieces += next->moves.size();
       batch->sources.push_back(std::move(*next));
     }
     {
-      const Holding holding{lock_};
+      const Holding holding{table_.lock};
       begin(*batch);
     }
     const Result<void> submitted = copy(*batch);
-    const Result<Copies> copies = wait_for_copies(driver_, batch->stream, how.wait);
-    const Holding holding{lock_};
+    const Result<Copies> copies = wait_for_copies(table_.driver, batch->stream, how.wait);
+    const Holding holding{table_.lock};
     if (!copies.ok() || *copies == Copies::StillRun) {
       unfinished_.push_back(std::move(batch));
       if (!copies.ok()) return copies.error();
@@ -148,46 +157,46 @@ Result<void> Windows::carry_out(Plan& plan, const Compaction& how, Size& freed) 
 }
 
 // Reserves the target bytes of every piece. Leaves out chunks that have changed since the plan.
-void Windows::begin(Batch& batch) {
-  std::erase_if(batch.sources, [this](BatchSource& source) { return !begin_one(source); });
-  std::erase_if(batch.sources, [this](BatchSource& source) {
+void WindowCompactor::begin(Batch& batch) {
+  std::erase_if(batch.sources, [this](Source& source) { return !begin_one(source); });
+  std::erase_if(batch.sources, [this](Source& source) {
     if (find_write_addresses(source)) return false;
     give_up_moves(source);
     return true;
   });
-  for (const BatchSource& source : batch.sources) {
-    for (const BatchMove& move : source.moves) {
+  for (const Source& source : batch.sources) {
+    for (const Move& move : source.moves) {
       ++source.chunk->copies;
       ++move.to->copies;
     }
   }
 }
 
-bool Windows::can_begin(const BatchSource& source) const {
+bool WindowCompactor::can_begin(const Source& source) const {
   const SharedChunk& chunk = *source.chunk;
   if (chunk.id != source.id || !takes_part(chunk) || chunk.in_use != source.moves.size()) {
     return false;
   }
-  return std::all_of(source.moves.begin(), source.moves.end(), [&](const BatchMove& move) {
+  return std::all_of(source.moves.begin(), source.moves.end(), [&](const Move& move) {
     return move.block->shared == &chunk && may_move(*move.block) && move.to->id == move.to_id &&
            takes_part(*move.to) && move.to->could_be_vacant(chunk.where(*move.block));
   });
 }
 
-bool Windows::begin_one(BatchSource& source) {
+bool WindowCompactor::begin_one(Source& source) {
   if (!can_begin(source)) return false;
   source.chunk->emptying = true;
-  shared_.refile(*source.chunk);
-  for (BatchMove& move : source.moves) {
+  table_.shared.refile(*source.chunk);
+  for (Move& move : source.moves) {
     const Stretch where = source.chunk->where(*move.block);
     for (WindowBlock* ready : move.to->pieces_over(where)) {
-      if (ready->state == State::Ready) give_up(*ready);
+      if (ready->state == State::Ready) table_.give_up(*ready);
     }
     if (!move.to->is_vacant(where)) {
       give_up_moves(source);
       return false;
     }
-    shared_.put(*move.to, *move.block);
+    table_.shared.put(*move.to, *move.block);
     move.block->state = State::Moving;
   }
   return true;
@@ -195,11 +204,11 @@ bool Windows::begin_one(BatchSource& source) {
 
 // Finds addresses through which to write each target: the window of any block in it. None of those
 // windows is unmapped while copies run.
-bool Windows::find_write_addresses(BatchSource& source) const {
-  return std::all_of(source.moves.begin(), source.moves.end(), [this](BatchMove& move) {
+bool WindowCompactor::find_write_addresses(Source& source) const {
+  return std::all_of(source.moves.begin(), source.moves.end(), [this](Move& move) {
     for (const WindowBlock* piece : move.to->pieces) {
       if (piece->shared != move.to || piece->piece_behind != Behind::Usable) continue;
-      move.write_address = piece->placed(granule_).piece_window();
+      move.write_address = piece->placed(table_.granule).piece_window();
       return true;
     }
     return false;
@@ -207,40 +216,40 @@ bool Windows::find_write_addresses(BatchSource& source) const {
 }
 
 // Undoes begin_one(), before anything was copied.
-void Windows::give_up_moves(BatchSource& source) {
-  for (const BatchMove& move : source.moves) {
+void WindowCompactor::give_up_moves(Source& source) {
+  for (const Move& move : source.moves) {
     if (move.block->state == State::Moving) cancel(*move.block, *move.to);
   }
   source.chunk->emptying = false;
-  shared_.refile(*source.chunk);
+  table_.shared.refile(*source.chunk);
 }
 
-Result<void> Windows::copy(const Batch& batch) const {
-  for (const BatchSource& source : batch.sources) {
-    for (const BatchMove& move : source.moves) {
-      const PlacedBlock placed = move.block->placed(granule_);
+Result<void> WindowCompactor::copy(const Batch& batch) const {
+  for (const Source& source : batch.sources) {
+    for (const Move& move : source.moves) {
+      const PlacedBlock placed = move.block->placed(table_.granule);
       const Stretch piece = placed.piece();
-      TRY(driver_.check(
-          driver_.cuMemcpyDtoDAsync(move.write_address + piece.offset,
-                                    placed.piece_window() + piece.offset, piece.size, batch.stream),
-          "copy a piece of a block", piece.size));
+      TRY(table_.driver.check(table_.driver.cuMemcpyDtoDAsync(move.write_address + piece.offset,
+                                                              placed.piece_window() + piece.offset,
+                                                              piece.size, batch.stream),
+                              "copy a piece of a block", piece.size));
     }
   }
   return {};
 }
 
 // Called when the copies have ended. `copied`: all of them succeeded.
-Result<void> Windows::finish(Batch& batch, bool copied, Size& freed) {
-  for (const BatchSource& source : batch.sources) {
-    for (const BatchMove& move : source.moves) {
+Result<void> WindowCompactor::finish(Batch& batch, bool copied, Size& freed) {
+  for (const Source& source : batch.sources) {
+    for (const Move& move : source.moves) {
       --source.chunk->copies;
       --move.to->copies;
     }
   }
   Result<void> outcome;
-  for (BatchSource& source : batch.sources) {
-    std::vector<const BatchMove*> wanted;
-    for (const BatchMove& move : source.moves) {
+  for (Source& source : batch.sources) {
+    std::vector<const Move*> wanted;
+    for (const Move& move : source.moves) {
       if (copied && outcome.ok() && move.block->state == State::Moving && !move.block->pinned()) {
         wanted.push_back(&move);
       } else {
@@ -248,18 +257,18 @@ Result<void> Windows::finish(Batch& batch, bool copied, Size& freed) {
       }
     }
     if (!wanted.empty()) outcome = exchange(*source.chunk, wanted);
-    if (end_emptying(source)) freed += granule_;
+    if (end_emptying(source)) freed += table_.granule;
   }
   return outcome;
 }
 
 // Maps the chunks that have the copies behind the addresses of the pieces.
-Result<void> Windows::exchange(SharedChunk& from, const std::vector<const BatchMove*>& moves) {
-  WindowRemap remap{*this};
-  for (const BatchMove* move : moves) remap.add_piece(*move->block, move->to->chunk);
+Result<void> WindowCompactor::exchange(SharedChunk& from, const std::vector<const Move*>& moves) {
+  WindowRemap remap{table_};
+  for (const Move* move : moves) remap.add_piece(*move->block, move->to->chunk);
   const Result<void> done = remap.commit();
-  for (const BatchMove* move : moves) {
-    if (move->block->piece_behind != Behind::Usable) adrift_.push_back(move->block);
+  for (const Move* move : moves) {
+    if (move->block->piece_behind != Behind::Usable) table_.adrift.push_back(move->block);
     if (remap.has_after(*move->block)) {
       finish_move(from, *move);
     } else {
@@ -269,53 +278,53 @@ Result<void> Windows::exchange(SharedChunk& from, const std::vector<const BatchM
   return done;
 }
 
-void Windows::finish_move(SharedChunk& from, const BatchMove& move) {
+void WindowCompactor::finish_move(SharedChunk& from, const Move& move) {
   WindowBlock& block = *move.block;
-  shared_.end_use(from);
-  shared_.take_out(from, block);
+  table_.shared.end_use(from);
+  table_.shared.take_out(from, block);
   block.shared = move.to;
   block.state = State::Live;
   const Stretch piece = from.where(block);
-  ++counters_.compacted_blocks;
-  counters_.compacted_bytes += piece.size;
-  CUVMM_TRACE(.event = TraceEvent::Compact, .device = static_cast<std::int16_t>(settings_.device),
-              .address = block.placed(granule_).piece_window() + piece.offset, .size = piece.size,
-              .other = move.to->chunk->handle());
+  ++counters_.blocks;
+  counters_.bytes += piece.size;
+  CUVMM_TRACE(.event = TraceEvent::Compact, .device = static_cast<std::int16_t>(table_.device),
+              .address = block.placed(table_.granule).piece_window() + piece.offset,
+              .size = piece.size, .other = move.to->chunk->handle());
 }
 
 // The piece stays where it is, and its target bytes become vacant again.
-void Windows::cancel(WindowBlock& block, SharedChunk& target) {
-  shared_.end_use(target);
-  shared_.take_out(target, block);
+void WindowCompactor::cancel(WindowBlock& block, SharedChunk& target) {
+  table_.shared.end_use(target);
+  table_.shared.take_out(target, block);
   if (std::exchange(block.state, State::Live) != State::Released) return;
-  // Freed meanwhile; end_life() has updated the counters.
+  // Freed meanwhile; table_.end_life() has updated the counters.
   const FreeTicket ticket = block.ticket();
-  if (ticket.is_for_anyone() || order_.is_done(ticket)) return keep(block);
-  cached_.add_pending(block);
+  if (ticket.is_for_anyone() || table_.order.is_done(ticket)) return table_.keep(block);
+  table_.cached.add_pending(block);
 }
 
 // Returns whether the chunk has returned to the store.
-bool Windows::end_emptying(const BatchSource& source) {
+bool WindowCompactor::end_emptying(const Source& source) {
   SharedChunk& chunk = *source.chunk;
   const auto is_gone = [&] { return chunk.id != source.id; };
-  if (!is_gone() && chunk.in_use == 0) give_up_pieces(chunk);
-  if (!is_gone()) remove_if_vacant(chunk);
+  if (!is_gone() && chunk.in_use == 0) table_.give_up_pieces(chunk);
+  if (!is_gone()) table_.remove_if_vacant(chunk);
   if (is_gone()) {
-    ++counters_.compacted_chunks;
+    ++counters_.chunks;
     return true;
   }
   chunk.emptying = false;
-  shared_.refile(chunk);
+  table_.shared.refile(chunk);
   return false;
 }
 
 // Ends batches whose copies outlasted their time limit. What they wrote is out of date by now.
-void Windows::settle_batches() {
+void WindowCompactor::settle_batches() {
   if (unfinished_.empty()) return;
-  const RelaxedCapture relaxed{driver_};
+  const RelaxedCapture relaxed{table_.driver};
   std::vector<std::unique_ptr<Batch>> still;
   for (auto& batch : unfinished_) {
-    if (driver_.cuStreamQuery(batch->stream) == CUDA_SUCCESS) {
+    if (table_.driver.cuStreamQuery(batch->stream) == CUDA_SUCCESS) {
       Size freed = 0;
       (void)finish(*batch, false, freed);
     } else {
@@ -323,6 +332,41 @@ void Windows::settle_batches() {
     }
   }
   unfinished_.swap(still);
+}
+
+void WindowCompactor::tidy() {
+  settle_batches();
+  table_.tidy();
+}
+
+void WindowCompactor::abandon() {
+  for (const auto& batch : unfinished_) {
+    // The batch's blocks end here. If this fails, the context is gone or broken and copies nothing.
+    (void)table_.driver.cuStreamSynchronize(batch->stream);
+  }
+  unfinished_.clear();
+}
+
+InvariantViolation WindowCompactor::violation() const {
+  std::size_t moving = 0;
+  table_.for_each_block([&](const WindowBlock& block) {
+    if (block.state == State::Moving || block.state == State::Released) ++moving;
+  });
+  std::size_t moves = 0;
+  std::unordered_map<const SharedChunk*, std::size_t> copies;
+  for (const auto& batch : unfinished_) {
+    for (const Source& source : batch->sources) {
+      moves += source.moves.size();
+      copies[source.chunk] += source.moves.size();
+      for (const Move& move : source.moves) ++copies[move.to];
+    }
+  }
+  // A batch in progress is recorded nowhere else.
+  if (moves > moving) return "windows: moves are remembered that are over";
+  for (const auto& [chunk, count] : copies) {
+    if (chunk->copies < count) return "windows: copies of a chunk are forgotten";
+  }
+  return {};
 }
 
 }  // namespace cuvmm

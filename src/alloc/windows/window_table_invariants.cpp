@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The invariant check.
+// The invariant check of a context's windows.
 #include <algorithm>
 #include <unordered_map>
 
-#include "alloc/windows/window_batch.hpp"
-#include "alloc/windows/windows.hpp"
+#include "alloc/windows/window_table.hpp"
 
 namespace cuvmm {
 namespace {
@@ -52,99 +51,80 @@ InvariantViolation violation_of_block(const WindowBlock& block, Size granule) {
 
 }  // namespace
 
-InvariantViolation Windows::violation() const {
-  const Holding holding{lock_};
-  if (InvariantViolation found = shared_.violation()) return found;
-  if (InvariantViolation found = cached_.violation()) return found;
-  if (InvariantViolation found = addresses_.violation()) return found;
+InvariantViolation WindowTable::violation() const {
+  if (InvariantViolation found = shared.violation()) return found;
+  if (InvariantViolation found = cached.violation()) return found;
+  if (InvariantViolation found = addresses.violation()) return found;
   if (InvariantViolation found = violation_of_blocks()) return found;
   return violation_of_addresses();
 }
 
-InvariantViolation Windows::violation_of_blocks() const {
-  for (std::size_t i = 0; i < large_.size(); ++i) {
-    if (large_[i]->whole == nullptr || large_[i]->whole->place != i) {
-      return of_block(*large_[i], "is not at its place among the large ones");
+InvariantViolation WindowTable::violation_of_blocks() const {
+  for (std::size_t i = 0; i < large.size(); ++i) {
+    if (large[i]->whole == nullptr || large[i]->whole->place != i) {
+      return of_block(*large[i], "is not at its place among the large ones");
     }
   }
   std::size_t blocks = 0;
   std::unordered_map<State, std::size_t> in_state;
   std::size_t unusable = 0;
-  Size live_bytes = 0;
-  Size whole_bytes = 0;
-  Size all_deferred_bytes = 0;
-  Size whole_far_bytes = 0;
+  Size live = 0;
+  Size whole = 0;
+  Size deferred = 0;
+  Size whole_far = 0;
   Size chunks_far_bytes = 0;
   Size mapped_bytes = 0;
   InvariantViolation violation;
   for_each_block([&](const WindowBlock& block) {
-    if (!violation) violation = violation_of_block(block, granule_);
+    if (!violation) violation = violation_of_block(block, granule);
     ++blocks;
     ++in_state[block.state];
-    if (is_live(block)) live_bytes += block.granted();
+    if (is_live(block)) live += block.granted();
     if (is_live(block) && block.shared != nullptr && block.piece_behind != Behind::Usable) {
       ++unusable;
     }
     if (block.whole != nullptr && is_live(block)) {
-      all_deferred_bytes += block.whole->deferred_bytes;
+      deferred += block.whole->deferred_bytes;
     }
     if (block.whole != nullptr) {
-      whole_bytes += block.whole->bytes;
-      whole_far_bytes += block.whole->far_bytes;
+      whole += block.whole->bytes;
+      whole_far += block.whole->far_bytes;
       for (const ChunkRef& chunk : block.whole->chunks) chunks_far_bytes += far_bytes_of(chunk);
     }
-    if (block.piece_behind != Behind::Nothing) mapped_bytes += granule_;
+    if (block.piece_behind != Behind::Nothing) mapped_bytes += granule;
   });
   if (violation) return violation;
-  if (blocks != records_.in_use()) return "windows: more blocks are recorded than there are";
-  if (in_state[State::Live] + in_state[State::Moving] != counters_.live_blocks ||
-      live_bytes != counters_.live_bytes) {
+  if (blocks != records.in_use()) return "windows: more blocks are recorded than there are";
+  if (in_state[State::Live] + in_state[State::Moving] != live_blocks || live != live_bytes) {
     return "windows: live blocks are counted wrongly";
   }
-  if (in_state[State::Ready] != cached_.ready() || in_state[State::Pending] != cached_.pending()) {
+  if (in_state[State::Ready] != cached.ready() || in_state[State::Pending] != cached.pending()) {
     return "windows: freed blocks are not those that are kept";
   }
-  if (in_state[State::Leaving] != leaving_.count()) {
+  if (in_state[State::Leaving] != leaving.count()) {
     return "windows: blocks to be unmapped are not those listed";
   }
-  if (whole_bytes != whole_bytes_) return "windows: chunks of single blocks are counted wrongly";
-  if (all_deferred_bytes != all_deferred_bytes_)
-    return "windows: bytes without memory are counted wrongly";
-  if (whole_far_bytes != whole_far_bytes_ || chunks_far_bytes != whole_far_bytes_) {
+  if (whole != whole_bytes) return "windows: chunks of single blocks are counted wrongly";
+  if (deferred != deferred_bytes) return "windows: bytes without memory are counted wrongly";
+  if (whole_far != whole_far_bytes || chunks_far_bytes != whole_far_bytes) {
     return "windows: what lies far is counted wrongly";
   }
-  if (mapped_bytes + whole_bytes != maps_.mapped_bytes()) {
+  if (mapped_bytes + whole != maps.mapped_bytes()) {
     return "windows: mapped bytes are counted wrongly";
   }
-  if (unusable > adrift_.size()) return "windows: a live block cannot be used, and is forgotten";
+  if (unusable > adrift.size()) return "windows: a live block cannot be used, and is forgotten";
 
-  std::size_t moves = 0;
-  std::unordered_map<const SharedChunk*, std::size_t> copies;
-  for (const auto& batch : unfinished_) {
-    for (const BatchSource& source : batch->sources) {
-      moves += source.moves.size();
-      copies[source.chunk] += source.moves.size();
-      for (const BatchMove& move : source.moves) ++copies[move.to];
-    }
-  }
-  // A batch in progress is recorded nowhere else.
-  if (moves > in_state[State::Moving] + in_state[State::Released]) {
-    return "windows: moves are remembered that are over";
-  }
-  for (const auto& [chunk, count] : copies) {
-    if (chunk->copies < count) return "windows: copies of a chunk are forgotten";
-  }
   return {};
 }
 
 // The windows and the free addresses tile the reserved addresses.
-InvariantViolation Windows::violation_of_addresses() const {
+InvariantViolation WindowTable::violation_of_addresses() const {
   std::vector<MappedRun> runs;
   for_each_block([&](const WindowBlock& block) {
-    const PlacedBlock placed = block.placed(granule_);
+    const PlacedBlock placed = block.placed(granule);
     runs.push_back({placed.window(), placed.window_bytes()});
   });
-  addresses_.for_each_free([&](CUdeviceptr address, Size bytes) {
+  addresses.for_each_free([&](CUdeviceptr address, Size bytes) {
     runs.push_back({address, bytes});
   });
   std::sort(runs.begin(), runs.end(),
@@ -153,13 +133,13 @@ InvariantViolation Windows::violation_of_addresses() const {
   CUdeviceptr reached = 0;
   for (const MappedRun& run : runs) {
     if (run.address < reached) return "windows: two windows overlap, or one is free";
-    if (!addresses_.in_one_reservation(run.address, run.bytes)) {
+    if (!addresses.in_one_reservation(run.address, run.bytes)) {
       return "windows: a window is not within what is reserved";
     }
     reached = run.address + run.bytes;
     bytes += run.bytes;
   }
-  if (bytes != addresses_.reserved_bytes()) {
+  if (bytes != addresses.reserved_bytes()) {
     return "windows: addresses are neither a window's nor free";
   }
   return {};

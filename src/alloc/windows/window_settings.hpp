@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "alloc/windows/quiescence.hpp"
+#include "base/clock.hpp"
+#include "vmm/access_set.hpp"
+#include "vmm/chunk_store.hpp"
+
+namespace cuvmm {
+
+struct WindowSettings {
+  int device = 0;
+  Size granule = usual_granule;  // of the device
+  Size device_memory = 0;        // total memory of the card
+  AccessSet access;              // to all windows
+  Size reserve_step = 64 * GiB;  // of addresses
+  Size reserve_most = 0;         // 0: what the smallest windows need for the whole card
+  Export exportable = Export::No;
+  Duration wait{1'000'000};  // under pressure, before failing with out of memory
+  int reclaim_order = 0;     // among the clients of the store
+  std::uint64_t seed = 1;
+  Quiescence* quiescence = nullptr;  // nullptr: live memory never moves. Outlives the windows
+
+  ChunkKind kind(Size size) const { return {size, Location::device(device), exportable}; }
+};
+
+}  // namespace cuvmm
