@@ -50,7 +50,7 @@ struct Ground {
   void add(Allocation& block) {
     block.hold({.asked = block.granted(),
                 .buffer_id = 1,
-                .owner = this,
+                .owner = {},
                 .served = Served::Window,
                 .device = 0});
     map.add(block);

@@ -10,6 +10,9 @@
 
 namespace cuvmm {
 
+class ContextMemory;
+class PoolMemory;
+
 enum class Served : std::uint8_t {
   StreamOrdered,  // from an arena of a pool
   Small,          // blocking memory too small for a window
@@ -27,19 +30,45 @@ inline constexpr std::uint8_t peer_tokens = 0x10;
 inline constexpr std::uint8_t multicast = 0x20;
 }  // namespace pin
 
+// Whose memory an allocation is. AllocationFacts tell which of the kinds it is.
+class AllocationOwner {
+ public:
+  AllocationOwner() = default;
+  AllocationOwner(ContextMemory* blocking) : is_(blocking) {}
+  AllocationOwner(PoolMemory* ordered) : is_(ordered) {}
+  AllocationOwner(CUcontext importer) : is_(importer) {}
+  friend bool operator==(const AllocationOwner&, const AllocationOwner&) = default;
+
+ private:
+  friend struct AllocationFacts;
+  void* is_ = nullptr;
+};
+
 // A consistent snapshot of an allocation.
 struct AllocationFacts {
   CUdeviceptr address = 0;
   Size granted = 0;
   Size asked = 0;
   std::uint64_t buffer_id = 0;  // never reused in this process
-  void* owner = nullptr;        // its PoolMemory or ContextMemory; the CUcontext if imported
+  AllocationOwner owner;
   Served served = Served::StreamOrdered;
   std::uint8_t pins = 0;
   std::int16_t device = 0;
   std::uint32_t version = 0;  // of the record, when this was read
 
   bool contains(CUdeviceptr at) const { return at >= address && at - address < granted; }
+
+  bool is_blocking() const { return served == Served::Small || served == Served::Window; }
+  // nullptr for memory of another kind: blocking, stream-ordered, imported.
+  ContextMemory* context_memory() const {
+    return is_blocking() ? static_cast<ContextMemory*>(owner.is_) : nullptr;
+  }
+  PoolMemory* pool_memory() const {
+    return served == Served::StreamOrdered ? static_cast<PoolMemory*>(owner.is_) : nullptr;
+  }
+  CUcontext importer() const {
+    return served == Served::Imported ? static_cast<CUcontext>(owner.is_) : nullptr;
+  }
 };
 
 // The record of memory that the program holds. The allocator that cuts it (an arena, the windows)
@@ -64,7 +93,7 @@ class Allocation {
   struct Holding {
     Size asked;
     std::uint64_t buffer_id;
-    void* owner;
+    AllocationOwner owner;
     Served served;
     std::int16_t device;
   };
@@ -159,7 +188,7 @@ class Allocation {
   std::atomic<Size> granted_{0};
   std::atomic<Size> asked_{0};
   std::atomic<std::uint64_t> buffer_id_{0};
-  std::atomic<void*> owner_{nullptr};
+  std::atomic<AllocationOwner> owner_{};
   std::atomic<std::uint32_t> version_{0};
   std::atomic<std::int16_t> device_{0};
   std::atomic<Served> served_{Served::StreamOrdered};

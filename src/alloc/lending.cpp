@@ -8,12 +8,11 @@ namespace cuvmm {
 Lending::Secret Lending::lend(Allocation& allocation, const AllocationFacts& facts,
                               const Secret& fresh) {
   const Holding holding{lock_};
-  const auto lent =
-      all_.try_emplace(facts.buffer_id, Lent{.allocation = &allocation,
-                                             .owner = static_cast<ContextMemory*>(facts.owner),
-                                             .size = facts.asked,
-                                             .secret = fresh,
-                                             .ticket = {}});
+  const auto lent = all_.try_emplace(facts.buffer_id, Lent{.allocation = &allocation,
+                                                           .owner = facts.context_memory(),
+                                                           .size = facts.asked,
+                                                           .secret = fresh,
+                                                           .ticket = {}});
   return lent.first->second.secret;
 }
 

@@ -6,15 +6,11 @@
 namespace cuvmm {
 namespace {
 
-bool is_blocking(const AllocationFacts& facts) {
-  return facts.served == Served::Small || facts.served == Served::Window;
-}
-
 // A context's memory ends with it, though its records remain.
 std::optional<AllocationMap::Found> if_served(std::optional<AllocationMap::Found> found) {
-  if (!found || !is_blocking(found->facts)) return found;
-  if (static_cast<const ContextMemory*>(found->facts.owner)->has_ended()) return std::nullopt;
-  return found;
+  if (!found) return found;
+  const ContextMemory* const context = found->facts.context_memory();
+  return context != nullptr && context->has_ended() ? std::nullopt : found;
 }
 
 }  // namespace
@@ -32,19 +28,9 @@ std::optional<AllocationFacts> Memory::find(CUdeviceptr address) const {
   return found ? std::optional{found->facts} : std::nullopt;
 }
 
-const PoolMemory* Memory::pool_of(const AllocationFacts& facts) const {
-  return facts.served == Served::StreamOrdered ? static_cast<const PoolMemory*>(facts.owner)
-                                               : nullptr;
-}
-
-const ContextMemory* Memory::context_of(const AllocationFacts& facts) const {
-  return is_blocking(facts) ? static_cast<const ContextMemory*>(facts.owner) : nullptr;
-}
-
-CUcontext Memory::context_handle_of(const AllocationFacts& facts) const {
-  if (facts.served == Served::Imported) return static_cast<CUcontext>(facts.owner);
-  const ContextMemory* const context = context_of(facts);
-  return context != nullptr ? context->context() : nullptr;
+CUcontext Memory::context_of(const AllocationFacts& facts) const {
+  const ContextMemory* const context = facts.context_memory();
+  return context != nullptr ? context->context() : facts.importer();
 }
 
 void Memory::set_sync_memops(CUdeviceptr address, bool on) {
@@ -53,10 +39,10 @@ void Memory::set_sync_memops(CUdeviceptr address, bool on) {
   sync_memops_.fetch_add(on ? 1 : -1);
   if (on) {
     pin(address, pin::sync_memops);
-  } else if (!is_blocking(found->facts)) {
-    found->allocation->drop_pin(pin::sync_memops);
+  } else if (ContextMemory* const context = found->facts.context_memory()) {
+    context->unpin(*found->allocation, pin::sync_memops);
   } else {
-    static_cast<ContextMemory*>(found->facts.owner)->unpin(*found->allocation, pin::sync_memops);
+    found->allocation->drop_pin(pin::sync_memops);
   }
 }
 
@@ -64,10 +50,10 @@ bool Memory::pin(CUdeviceptr address, std::uint8_t why) {
   const auto found = find_holder(address);
   if (!found) return false;
   // The first pin changes the owner's bookkeeping, so the owner sets it.
-  if (is_blocking(found->facts)) {
-    static_cast<ContextMemory*>(found->facts.owner)->pin(*found->allocation, why);
-  } else if (found->facts.served == Served::StreamOrdered) {
-    static_cast<PoolMemory*>(found->facts.owner)->pin(*found->allocation, why);
+  if (ContextMemory* const context = found->facts.context_memory()) {
+    context->pin(*found->allocation, why);
+  } else if (PoolMemory* const pool = found->facts.pool_memory()) {
+    pool->pin(*found->allocation, why);
   } else {
     found->allocation->add_pin(why);
   }
@@ -77,10 +63,10 @@ bool Memory::pin(CUdeviceptr address, std::uint8_t why) {
 Result<Memory::Lent> Memory::lend(CUdeviceptr address, const Lending::Secret& fresh) {
   constexpr const char* doing = "lend memory";
   const auto found = find_holder(address);
-  if (!found || !is_blocking(found->facts)) {
+  if (!found || !found->facts.is_blocking()) {
     return Error::invalid(doing, "it is not blocking memory that cuvmm serves");
   }
-  auto& owner = *static_cast<ContextMemory*>(found->facts.owner);
+  ContextMemory& owner = *found->facts.context_memory();
   if (owner.device().exportable() == Export::No) {
     return Error{.kind = ErrorKind::NotSupported,
                  .doing = doing,

@@ -46,7 +46,7 @@ Answer Memory::free(CUdeviceptr address) {
   if (current == nullptr || is_dead(current)) return std::nullopt;
   // The driver does not wait here either: the program is done with the memory.
   if (!try_release(*found)) return CUDA_ERROR_INVALID_VALUE;
-  auto* const pool = static_cast<PoolMemory*>(found->facts.owner);
+  auto* const pool = found->facts.pool_memory();
   const StreamId allocated_on = PoolMemory::stream_of(*found->allocation);
   if (StreamState* state = dependencies_.clock.table().by_id(allocated_on)) {
     state->frees_memory_of(found->facts.device);
@@ -64,7 +64,7 @@ bool Memory::try_release(const AllocationMap::Found& found) {
 }
 
 Answer Memory::free_blocking(const AllocationMap::Found& found) {
-  auto& owner = *static_cast<ContextMemory*>(found.facts.owner);
+  auto& owner = *found.facts.context_memory();
   if (dependencies_.captures.any()) {
     const InContext in_context{dependencies_.driver, owner.context()};
     const CUresult refusal = in_context.ok() ? free_as_the_driver_does() : in_context.answer();
@@ -93,7 +93,7 @@ Answer Memory::free_blocking(const AllocationMap::Found& found) {
 void Memory::end_blocking(const AllocationMap::Found& found, const FreeTicket& ticket) {
   const bool was_lent = (found.allocation->pins() & pin::legacy_ipc) != 0;
   if (was_lent && !lending_.end(found.facts.buffer_id, ticket)) return;
-  auto& owner = *static_cast<ContextMemory*>(found.facts.owner);
+  auto& owner = *found.facts.context_memory();
   owner.free_after(*found.allocation, ticket);
   bound_cache(owner.device());
 }
@@ -114,7 +114,7 @@ bool Memory::wait_before_free(ContextMemory& context) {
 
 Answer Memory::free_later(const AllocationMap::Found& found) {
   if (!try_release(found)) return CUDA_ERROR_INVALID_VALUE;
-  const auto& owner = *static_cast<ContextMemory*>(found.facts.owner);
+  const auto& owner = *found.facts.context_memory();
   end_blocking(found, dependencies_.clock.ticket_of_all(owner.context()));
   return CUDA_SUCCESS;
 }
@@ -174,7 +174,7 @@ Answer Memory::free_ordered(CUdeviceptr address, StreamName stream) {
   const FreeTicket ticket =
       is_placed ? operation.freed() : dependencies_.clock.ticket_of_all(state->context);
   if (found->facts.served == Served::StreamOrdered) {
-    static_cast<PoolMemory*>(found->facts.owner)->free(*found->allocation, ticket);
+    found->facts.pool_memory()->free(*found->allocation, ticket);
   } else {
     end_blocking(*found, ticket);
   }

@@ -11,7 +11,7 @@
 namespace cuvmm {
 
 void Memory::let_reach(const AllocationFacts& held, const AccessSet& devices) {
-  const ContextMemory* const owner = context_of(held);
+  const ContextMemory* const owner = held.context_memory();
   if (owner == nullptr) return;
   const AccessSet before = owner->access();
   if ((before | devices) == before) return;
@@ -36,7 +36,7 @@ void Memory::let_reach(const AllocationFacts& held, const AccessSet& devices) {
 // For memory that is not blocking, and while the process has one context, the driver knows as much
 // as we do.
 bool Memory::may_use(const AllocationFacts& held) const {
-  const ContextMemory* const owner = context_of(held);
+  const ContextMemory* const owner = held.context_memory();
   if (owner == nullptr || !has_several_contexts()) return true;
   const int device = current_device();
   if (device == held.device) return true;

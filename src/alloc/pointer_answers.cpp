@@ -14,7 +14,7 @@ PointerAnswer number(std::uint32_t value) {
 }
 
 bool may_be_lent(const Memory& memory, const AllocationFacts& held) {
-  const ContextMemory* const context = memory.context_of(held);
+  const ContextMemory* const context = held.context_memory();
   return context != nullptr && context->device().exportable() == Export::Yes;
 }
 
@@ -71,12 +71,12 @@ std::optional<PointerAnswer> pointer_answer(const Memory& memory, const Allocati
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
       return number((held.pins & pin::sync_memops) != 0 ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_CONTEXT: {
-      const CUcontext context = memory.context_handle_of(held);
+      const CUcontext context = memory.context_of(held);
       if (context == nullptr) return std::nullopt;
       return wide(reinterpret_cast<std::uint64_t>(context));
     }
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: {
-      const PoolMemory* pool = memory.pool_of(held);
+      const PoolMemory* pool = held.pool_memory();
       if (pool == nullptr) return std::nullopt;
       return wide(reinterpret_cast<std::uint64_t>(pool->handle()));
     }

@@ -31,7 +31,7 @@ bool NamedCopy::may_name(CUdeviceptr address) {
   const auto held = memory.find(address);
   if (!held) return true;
   if ((held->pins & pin::sync_memops) != 0) is_synchronous_ = true;
-  const ContextMemory* const owner = memory.context_of(*held);
+  const ContextMemory* const owner = held->context_memory();
   const bool is_others = owner != nullptr && owner->context() != current_;
   if (is_others && traits_.is_submitted && stream_.is_legacy()) join_.add(owner->context());
   if (traits_.is_set) return memory.may_use(*held);

@@ -19,7 +19,7 @@ bool Resizer::is_resize(const DeferredCopy& copy) const {
   const AllocationFacts& to = copy.to.facts;
   const AllocationFacts& from = copy.from.facts;
   if (to.served != Served::Window || from.served != Served::Window) return false;
-  if (to.owner != from.owner || to.buffer_id == from.buffer_id) return false;
+  if (!(to.owner == from.owner) || to.buffer_id == from.buffer_id) return false;
   if (copy.size > to.asked || copy.size > from.asked) return false;
   const auto note = fresh_.note_of(to.address, to.buffer_id);
   return note && no_work_since(*note);
@@ -97,7 +97,7 @@ std::optional<WhyRun> Resizer::doubt(const DeferredCopy& copy) const {
 
 Resizer::Match Resizer::match(DeferredCopy& copy, StreamName stream, WhyRun& why) {
   if (!is_resize(copy)) return Match::None;
-  copy.owner = static_cast<ContextMemory*>(copy.to.facts.owner);
+  copy.owner = copy.to.facts.context_memory();
   copy.note = *fresh_.note_of(copy.to.facts.address, copy.to.facts.buffer_id);
   why = WhyRun::Shared;
   if (is_shared(copy) || !is_worth_while(copy, why)) return Match::Almost;

@@ -43,7 +43,7 @@ Answer Resizer::allocate(CUdeviceptr* address, Size size) {
 void Resizer::note_fresh(CUdeviceptr address, Size size) {
   const auto found = dependencies_.memory.find_start(address);
   if (!found || found->facts.served != Served::Window) return;
-  auto* owner = static_cast<ContextMemory*>(found->facts.owner);
+  auto* owner = found->facts.context_memory();
   const Size smallest = smallest_at_granule(owner->device().granule());
   if (size < smallest) return;
   const Size deferred_bytes = owner->windows().transfer().deferred_bytes(

@@ -95,7 +95,7 @@ CHILD_ROLE(borrows) {
   ASSERT_TRUE(facts.has_value());
   EXPECT_EQ(facts->address, first);
   EXPECT_EQ(facts->asked, size);
-  EXPECT_EQ(world.memory.context_handle_of(*facts), context.get());
+  EXPECT_EQ(world.memory.context_of(*facts), context.get());
   EXPECT_EQ(world.memory.free(first), Answer{CUDA_ERROR_INVALID_VALUE});
   expect_pattern(first, size, seeds[0]);
   EXPECT_EQ(world.ipc.close(first), Answer{CUDA_SUCCESS});

@@ -24,7 +24,7 @@ struct Held {
     allocation.place(address, size);
     allocation.hold({.asked = size,
                      .buffer_id = ++last_id,
-                     .owner = this,
+                     .owner = {},
                      .served = Served::StreamOrdered,
                      .device = 0});
     return allocation;
@@ -81,7 +81,7 @@ TEST(AllocationMap, AReleasedAllocationIsNotFound) {
   ASSERT_TRUE(try_release(one));
   EXPECT_FALSE(map.find(base));
   EXPECT_TRUE(one.is_listed()) << "so that it needs not be added when it is held again";
-  one.hold({.asked = 1, .buffer_id = 2, .owner = nullptr, .served = Served::Small, .device = 0});
+  one.hold({.asked = 1, .buffer_id = 2, .owner = {}, .served = Served::Small, .device = 0});
   EXPECT_TRUE(map.find(base));
 }
 
@@ -103,7 +103,7 @@ TEST(AllocationMap, OldFactsDoNotReleaseAReusedRecord) {
   const auto seen = map.find_start(base);
   ASSERT_TRUE(try_release(one));
   one.place(base + 8192, 4096);
-  one.hold({.asked = 1, .buffer_id = 2, .owner = nullptr, .served = Served::Small, .device = 0});
+  one.hold({.asked = 1, .buffer_id = 2, .owner = {}, .served = Served::Small, .device = 0});
   EXPECT_FALSE(seen->allocation->try_release(seen->facts));
   EXPECT_TRUE(one.is_held());
 }
@@ -149,7 +149,7 @@ TEST(AllocationMap, KeepsReleasedAllocationsWhileItsTableGrows) {
   }
   for (PlainAllocation* one : kept) {
     ASSERT_TRUE(one->is_listed());
-    one->hold({.asked = 1, .buffer_id = 2, .owner = nullptr, .served = Served::Small, .device = 0});
+    one->hold({.asked = 1, .buffer_id = 2, .owner = {}, .served = Served::Small, .device = 0});
     const auto found = map.find_start(one->address());
     ASSERT_TRUE(found);
     EXPECT_EQ(found->allocation, one);
@@ -170,7 +170,7 @@ TEST(AllocationMap, TakesNoMoreForBlocksThatMoveAbout) {
     block.place(address, 512);
     block.hold({.asked = 512,
                 .buffer_id = ++held.last_id,
-                .owner = &held,
+                .owner = {},
                 .served = Served::StreamOrdered,
                 .device = 0});
     map.add(block);

@@ -22,7 +22,7 @@ struct Side {
 
 Side side(Serving& serving, const Driver& driver, CUdeviceptr address) {
   if (const auto held = serving.memory.find(address)) {
-    const ContextMemory* owner = serving.memory.context_of(*held);
+    const ContextMemory* owner = held->context_memory();
     return {.context = owner != nullptr ? owner->context() : nullptr, .is_ours = true};
   }
   Side theirs;

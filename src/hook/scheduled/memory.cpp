@@ -71,7 +71,7 @@ CUVMM_SCHEDULE(cuMemFree_v2, CUdeviceptr address) {
   Engine& engine = forward.engine();
   Scheduler& scheduler = engine.scheduling().parts()->scheduler;
   const auto ours = held(engine, address);
-  const ContextMemory* owner = ours ? engine.serving()->memory.context_of(*ours) : nullptr;
+  const ContextMemory* owner = ours ? ours->context_memory() : nullptr;
   if (owner != nullptr) {
     scheduler.settle_context(owner->context());
   } else {
