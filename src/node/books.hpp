@@ -49,8 +49,9 @@ struct NodePlace {
   PlaceKind kind = PlaceKind::Device;
   Size capacity = 0;
   Size foreign = 0;
-  Size leased = 0;  // the sum over all clients
-  Microseconds without_turns_until = 0;
+  Size leased = 0;                         // the sum over all clients
+  Microseconds turns_withheld_until = 0;   // requests that need a turn are refused
+  Microseconds turns_suspended_until = 0;  // they wait
 };
 
 // Records who holds what. Makes no decisions.

@@ -23,7 +23,7 @@ enum class RefusalReason : std::uint8_t {
   TooMany,         // of the client's requests wait already
   BeyondCapacity,  // guarantees of others and foreign processes leave less
   NotReturned,     // other clients were asked, but did not return enough
-  TurnsAreOff,     // it needs a turn, but work that outlasted one has suspended turns
+  TurnsAreOff,     // it needs a turn, and there are none, as under MPS
   TookTooLong,
   NotAtOnce,  // it would have to wait or to take memory from others
 };

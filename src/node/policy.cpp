@@ -19,7 +19,7 @@ Decisions NodePolicy::withhold_turns(PlaceId place, Microseconds until, Microsec
   decisions_.clear();
   NodePlace* const found = books_.find_place(place);
   if (found == nullptr) return {};
-  found->without_turns_until = std::max(found->without_turns_until, until);
+  found->turns_withheld_until = std::max(found->turns_withheld_until, until);
   end_turns_at({place});
   settle();
   return std::move(decisions_);
@@ -32,7 +32,9 @@ std::optional<Microseconds> NodePolicy::next_wake() const {
   };
   for (const Ask& ask : asks_) {
     consider(ask.deadline);
-    if (ask.waits_for_turn && ask.no_turn_before > now_) consider(ask.no_turn_before);
+    if (!ask.waits_for_turn) continue;
+    const Microseconds earliest = std::max(ask.no_turn_before, no_turns_before(group_of(ask)));
+    if (earliest > now_) consider(earliest);
   }
   for (const OpenReclaim& open : reclaims_.all()) consider(open.deadline);
   for (const GroupTurn& turn : turns_.turns()) consider(turn.ends_at());
@@ -234,14 +236,14 @@ void NodePolicy::on(const ReclaimAnswered& event) {
               event.outcome == ReclaimOutcome::Applied ? ReclaimEnd::Applied : ReclaimEnd::Refused);
 }
 
-// The group cannot be paused, so no group takes turns at its places.
+// The group cannot be paused, so no group takes turns at its places for a while.
 void NodePolicy::on(const WorkOutlastedTurn& event) {
   const NodeClient* const client = books_.find_client(event.client);
   if (client == nullptr) return;
   const std::set<PlaceId> places = places_of(client->group);
   const Microseconds until = now_ + times_.without_turns;
   for (const PlaceId place : places) {
-    books_.place(place).without_turns_until = until;
+    books_.place(place).turns_suspended_until = until;
     decisions_.emplace_back(TurnsSuspended{place, event.client, until});
   }
   end_turns_at(places);

@@ -99,7 +99,9 @@ class NodePolicy {
   void reclaim_beyond_limits(PlaceId place);
   void reclaim_overcommitted(PlaceId place);
 
-  bool turns_are_off(const std::string& group) const;
+  bool turns_are_withheld(const std::string& group) const;
+  Microseconds no_turns_before(const std::string& group) const;
+  const std::string& group_of(const Ask& ask) const;
   bool is_idle(const std::string& group) const;
   std::vector<TurnWish> wishes() const;
   std::set<PlaceId> places_of(const std::string& group) const;

@@ -90,9 +90,7 @@ bool NodePolicy::settle_ask(std::size_t index, Gathering& gathering) {
   if (gather_for(ask, right, gathering)) return false;
   if (right != Right::Plain) return refuse(index, RefusalReason::NotReturned);
   if (gathering.is_reserved_for_others) return false;
-  if (turns_are_off(books_.find_client(ask.asked.client)->group)) {
-    return refuse(index, RefusalReason::TurnsAreOff);
-  }
+  if (turns_are_withheld(group_of(ask))) return refuse(index, RefusalReason::TurnsAreOff);
   if (!ask.waits_for_turn) wait_for_turn(ask);
   return false;
 }
@@ -219,17 +217,30 @@ void NodePolicy::refuse_now(const LeaseRequested& asked, RefusalReason why) {
                                        .holders = books_.holders(asked.place)});
 }
 
-bool NodePolicy::turns_are_off(const std::string& group) const {
+bool NodePolicy::turns_are_withheld(const std::string& group) const {
   const std::set<PlaceId> places = places_of(group);
   return std::any_of(places.begin(), places.end(), [&](PlaceId place) {
-    return books_.find_place(place)->without_turns_until > now_;
+    return books_.find_place(place)->turns_withheld_until > now_;
   });
+}
+
+// When a suspension of turns at the group's places ends.
+Microseconds NodePolicy::no_turns_before(const std::string& group) const {
+  Microseconds latest = 0;
+  for (const PlaceId place : places_of(group)) {
+    latest = std::max(latest, books_.find_place(place)->turns_suspended_until);
+  }
+  return latest;
+}
+
+const std::string& NodePolicy::group_of(const Ask& ask) const {
+  return books_.find_client(ask.asked.client)->group;
 }
 
 // A client that waits for memory is not idle, whatever it reported.
 bool NodePolicy::is_idle(const std::string& group) const {
   return books_.is_idle(group) && std::none_of(asks_.begin(), asks_.end(), [&](const Ask& ask) {
-           return books_.find_client(ask.asked.client)->group == group;
+           return group_of(ask) == group;
          });
 }
 
@@ -244,7 +255,7 @@ std::set<PlaceId> NodePolicy::places_of(const std::string& group) const {
     }
   }
   for (const Ask& ask : asks_) {
-    if (books_.find_client(ask.asked.client)->group == group) add(ask.asked.place);
+    if (group_of(ask) == group) add(ask.asked.place);
   }
   return places;
 }
@@ -261,8 +272,9 @@ std::vector<TurnWish> NodePolicy::wishes() const {
   std::vector<TurnWish> all;
   std::set<std::string> known;
   for (const Ask& ask : asks_) {
-    const std::string& group = books_.find_client(ask.asked.client)->group;
-    const bool wants_one = ask.waits_for_turn && ask.no_turn_before <= now_;
+    const std::string& group = group_of(ask);
+    const bool wants_one =
+        ask.waits_for_turn && ask.no_turn_before <= now_ && no_turns_before(group) <= now_;
     if (!wants_one || turns_.has_turn(group) || !known.insert(group).second) continue;
     all.push_back({group, places_of(group), weight_of(group)});
   }
@@ -271,9 +283,8 @@ std::vector<TurnWish> NodePolicy::wishes() const {
 
 void NodePolicy::note_turns_that_have_their_memory() {
   for (const GroupTurn& turn : std::vector<GroupTurn>{turns_.turns()}) {
-    const bool waits = std::any_of(asks_.begin(), asks_.end(), [&](const Ask& ask) {
-      return books_.find_client(ask.asked.client)->group == turn.group;
-    });
+    const bool waits = std::any_of(asks_.begin(), asks_.end(),
+                                   [&](const Ask& ask) { return group_of(ask) == turn.group; });
     if (!turn.has_its_memory_since && !waits) turns_.has_its_memory(*turns_.find(turn.group), now_);
   }
 }
@@ -298,7 +309,7 @@ bool NodePolicy::start_turns() {
   const std::vector<std::string> started = turns_.start(wishes(), now_);
   for (const std::string& group : started) {
     for (Ask& ask : asks_) {
-      if (books_.find_client(ask.asked.client)->group == group) ask.waits_for_turn = false;
+      if (group_of(ask) == group) ask.waits_for_turn = false;
     }
     for (const ClientId id : books_.members(group)) {
       decisions_.emplace_back(TurnStarted{id, turns_.find(group)->quantum});
