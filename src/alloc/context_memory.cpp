@@ -34,12 +34,13 @@ Result<std::unique_ptr<ContextMemory>> ContextMemory::create(const Driver& drive
   return memory;
 }
 
-Result<Allocation*> ContextMemory::allocate(Size asked, const GrowHint& grow_hint) {
+Result<Allocation*> ContextMemory::allocate(Size asked, const GrowHint& grow_hint,
+                                            MemoryPressure& pressure) {
   Allocation* made = nullptr;
   if (served_as(asked) == Served::Small) {
-    made = TRY(small_->allocate(asked, no_stream));
+    made = TRY(small_->allocate(asked, no_stream, pressure));
   } else {
-    made = TRY(windows_->allocate(asked, grow_hint));
+    made = TRY(windows_->allocate(asked, grow_hint, pressure));
   }
   requested_.fetch_add(asked, std::memory_order_relaxed);
   return made;

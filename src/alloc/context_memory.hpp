@@ -27,7 +27,7 @@ class ContextMemory {
   static Served served_as(Size asked) {
     return asked < smallest_window ? Served::Small : Served::Window;
   }
-  Result<Allocation*> allocate(Size asked, const GrowHint& grow_hint = {});
+  Result<Allocation*> allocate(Size asked, const GrowHint& grow_hint, MemoryPressure& pressure);
   // The memory is reused once the ticket's work is done; an empty ticket means that it is done.
   void free_after(Allocation& allocation, const FreeTicket& ticket);
   // Call after a window's chunks were mapped behind another allocation and the window has ended.

@@ -11,7 +11,7 @@ class Memory::DeviceCompactor final : public Compactor {
  public:
   DeviceCompactor(Memory& memory, int device) : memory_(memory), device_(device) {}
 
-  bool make_room(Size missing) override;
+  bool make_room(Size missing, std::uint64_t until) override;
 
  private:
   Size could_share(Size wanted) const;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "alloc/memory_pressure.hpp"
 #include "alloc/memory_settings.hpp"
 #include "vmm/chunk_store.hpp"
 #include "vmm/leased_budget.hpp"
@@ -45,7 +46,7 @@ class DeviceMemory {
   const LeasedBudget& budget() const { return *budget_; }
   Size limit() const { return budget_->limit(); }
   // Held by a thread that lacks memory while it reclaims from others: one thread at a time.
-  Lock& pressure() { return pressure_; }
+  PressureTurns& turns() { return turns_; }
 
   // What the program sees as free: the driver's free memory and what we cache, but no more than the
   // limit leaves. `mapped_free`: bytes that arenas and windows have mapped but not allocated.
@@ -75,7 +76,7 @@ class DeviceMemory {
   Export exportable_ = Export::No;
   std::shared_ptr<LeasedBudget> budget_;
   ChunkStore store_;
-  Lock pressure_{LockOrder::Pressure};
+  PressureTurns turns_;
 };
 
 }  // namespace cuvmm

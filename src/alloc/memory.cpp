@@ -96,57 +96,57 @@ void Memory::give(Allocation& allocation, CUdeviceptr* address,
 
 // Answers out of memory only for a real lack of memory. After any other failure the driver may do
 // better, within the limit.
-Answer Memory::refuse(const Error& error, Size asked, const DeviceMemory& device) {
+Answer Memory::refuse(Error error, Size asked, const DeviceMemory& device,
+                      const MemoryPressure& pressure) {
   const bool is_lack = error.kind == ErrorKind::OutOfMemory || error.kind == ErrorKind::TimedOut;
   if (!is_lack && device.budget().available() >= asked) {
     CUVMM_LOG(Warning, "%s; falling back to the driver", error.text().c_str());
     return std::nullopt;
   }
+  if (error.tried != 0) pressure.tried.stand_in(error);
   report_out_of_memory(error, asked, device, mapped_free_on(device.ordinal()));
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-// One thread at a time, or each would take what the others have just reclaimed. It holds no lock of
-// an arena or of windows, so it may wait for those locks, which a reclaim may not.
+// Holds no lock of an arena or of windows, so it may wait for those locks, which a reclaim may not.
 template <class Attempt>
-Result<Allocation*> Memory::retry_under_pressure(DeviceMemory& device, Size size, Compacts compacts,
-                                                 Attempt attempt) {
+Result<Allocation*> Memory::retry_under_pressure(DeviceMemory& device, Size size,
+                                                 MemoryPressure& pressure, Compacts compacts,
+                                                 Attempt attempt, Result<Allocation*> made) {
   constexpr int most_attempts = 16;  // other threads may be faster each time
-  const std::uint64_t began = now_ns();
-  const auto after = [&](Duration wait) {
-    return began + static_cast<std::uint64_t>(std::chrono::nanoseconds{wait}.count());
-  };
-  const std::uint64_t until = after(settings_.wait);
+  const std::uint64_t until = pressure.until();
   const bool is_leased = device.budget().lessor() != nullptr;
   const std::uint64_t longest =
-      is_leased ? after(std::max(settings_.wait, settings_.node_wait)) : until;
+      is_leased ? std::max(until, pressure.until(settings_.node_wait)) : until;
   const Size wanted = round_up(size, device.granule());
-  Holding alone{device.pressure()};
-  for (int attempts = 1;; ++attempts) {
+  PressureTurns::Turn turn{device.turns()};
+  for (int attempts = 1; turn.take(attempts == 1 ? until : longest); ++attempts) {
+    pressure.tried.add(ReclaimSteps::OtherOwners);
     const bool some_work_ended = dependencies_.clock.wait_for_frees(device.ordinal(), until);
     Size released = release_on(device, wanted);
     if (released < wanted) released += reclaim_from_others(device, wanted - released);
-    Result<Allocation*> made = attempt();
+    made = attempt();
     if (!lacks_memory(made)) return made;
-    if (attempts == 1 && compacts == Compacts::Here && compact(device, wanted)) continue;
+    if (attempts == 1 && compacts == Compacts::Here && compact(device, wanted, until)) continue;
     if (attempts == most_attempts || now_ns() >= longest) return made;
     if (some_work_ended || released != 0) continue;
-    alone.unlock();
+    turn.give_back();
+    if (is_leased) pressure.tried.add(ReclaimSteps::Lease);
     // An extra granule, for a block that does not end at a chunk boundary.
     const bool has_more =
         device.budget().wait_for_more(wanted + device.granule(), until, longest) ||
         device.budget().wait_for_more(wanted, until, longest);
     if (!has_more) return made;
-    alone.lock();
   }
+  return made;
 }
 
 // Moves live stream-ordered memory for a request of another kind.
-bool Memory::compact(const DeviceMemory& device, Size wanted) {
+bool Memory::compact(const DeviceMemory& device, Size wanted, std::uint64_t until) {
   if (settings_.compact != Compact::All) return false;
   Compactor& compactor = *devices_[static_cast<std::size_t>(device.ordinal())].compactor;
   const Size room = std::min(wanted, device.budget().available());
-  return room < wanted && compactor.make_room(wanted - room);
+  return room < wanted && compactor.make_room(wanted - room, until);
 }
 
 Answer Memory::allocate(CUdeviceptr* address, Size size, const GrowHint& grow_hint) {
@@ -157,12 +157,13 @@ Answer Memory::allocate(CUdeviceptr* address, Size size, const GrowHint& grow_hi
   ContextMemory* owner = current != nullptr ? context(current) : nullptr;
   if (owner == nullptr) return std::nullopt;
   if (size > owner->device().memory()) return CUDA_ERROR_OUT_OF_MEMORY;
-  auto made = owner->allocate(size, grow_hint);
+  MemoryPressure pressure{settings_.wait};
+  const auto attempt = [&] { return owner->allocate(size, grow_hint, pressure); };
+  auto made = attempt();
   if (lacks_memory(made)) {
-    made = retry_under_pressure(owner->device(), size, Compacts::Here,
-                                [&] { return owner->allocate(size, grow_hint); });
+    made = retry_under_pressure(owner->device(), size, pressure, Compacts::Here, attempt, made);
   }
-  if (!made.ok()) return refuse(made.error(), size, owner->device());
+  if (!made.ok()) return refuse(made.error(), size, owner->device(), pressure);
   give(**made, address,
        {.asked = size,
         .buffer_id = last_buffer_id_.fetch_add(1) + 1,
@@ -217,12 +218,13 @@ Answer Memory::allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size,
   if (size > device.memory()) return CUDA_ERROR_OUT_OF_MEMORY;
   StreamClock::Operation operation{dependencies_.clock, stream,
                                    StreamClock::Operation::Kind::Allocation};
-  auto made = pool->allocate(size, stream.id);
+  MemoryPressure pressure{settings_.wait};
+  const auto attempt = [&] { return pool->allocate(size, stream.id, pressure); };
+  auto made = attempt();
   if (lacks_memory(made)) {
-    made = retry_under_pressure(device, size, Compacts::InAttempt,
-                                [&] { return pool->allocate(size, stream.id); });
+    made = retry_under_pressure(device, size, pressure, Compacts::InAttempt, attempt, made);
   }
-  if (!made.ok()) return refuse(made.error(), size, device);
+  if (!made.ok()) return refuse(made.error(), size, device, pressure);
   if (PoolMemory::is_behind_others(**made)) {
     if (operation.granted_behind_others() != CUDA_SUCCESS) {
       pool->take_back(**made, size, stream.ticket());

@@ -87,11 +87,8 @@ class Memory {
   // Finds the allocation of ours that contains the byte. The calling thread must be inside a call
   // barrier for as long as it uses the owner, which may otherwise be destroyed (Retired).
   std::optional<AllocationFacts> find(CUdeviceptr address) const;
-  // The pool of stream-ordered memory, the context of blocking memory; nullptr for any other.
-  const PoolMemory* pool_of(const AllocationFacts& facts) const;
-  const ContextMemory* context_of(const AllocationFacts& facts) const;
   // For blocking and imported memory; nullptr for stream-ordered memory.
-  CUcontext context_handle_of(const AllocationFacts& facts) const;
+  CUcontext context_of(const AllocationFacts& facts) const;
   // The allocation does not move from now on. Returns false if the program does not hold it.
   bool pin(CUdeviceptr address, std::uint8_t why);
   // Pins the allocation and lets other processes open it (Lending). InvalidArgument if it is not
@@ -252,14 +249,16 @@ class Memory {
   // Whether it also moves live stream-ordered memory, or the attempt does.
   enum class Compacts : std::uint8_t { Here, InAttempt };
   template <class Attempt>
-  Result<Allocation*> retry_under_pressure(DeviceMemory& device, Size size, Compacts compacts,
-                                           Attempt attempt);
-  bool compact(const DeviceMemory& device, Size wanted);
+  Result<Allocation*> retry_under_pressure(DeviceMemory& device, Size size,
+                                           MemoryPressure& pressure, Compacts compacts,
+                                           Attempt attempt, Result<Allocation*> made);
+  bool compact(const DeviceMemory& device, Size wanted, std::uint64_t until);
   Size reclaim_from_others(const DeviceMemory& device, Size wanted);
   Size release_on(const DeviceMemory& device, Size wanted);
   // Releases what the device caches beyond VMM_CACHE and no work uses any longer.
   void bound_cache(DeviceMemory& device);
-  Answer refuse(const Error& error, Size asked, const DeviceMemory& device);
+  Answer refuse(Error error, Size asked, const DeviceMemory& device,
+                const MemoryPressure& pressure);
   Answer allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size, StreamState& stream);
   Answer free_now(const AllocationMap::Found& found);
   void end_blocking(const AllocationMap::Found& found, const FreeTicket& ticket);

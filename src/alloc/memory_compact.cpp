@@ -34,7 +34,7 @@ Memory::DeviceCompactor::Shared Memory::DeviceCompactor::share(Size wanted,
 }
 
 // Stops the program only if that can yield enough, and not again soon after it was in vain.
-bool Memory::DeviceCompactor::make_room(Size missing) {
+bool Memory::DeviceCompactor::make_room(Size missing, std::uint64_t until) {
   if (!memory_.may_move_live_memory() || memory_.dependencies_.captures.any()) return false;
   constexpr std::uint64_t rest = 8;  // times as long as the attempt
   const std::uint64_t began = now_ns();
@@ -49,8 +49,7 @@ bool Memory::DeviceCompactor::make_room(Size missing) {
     not_before_.store(now + (now - began) * rest, std::memory_order_relaxed);
   };
   QuiescedContext quiescence{memory_, context};
-  const auto wait = std::chrono::nanoseconds{memory_.settings_.wait};
-  if (!quiescence.begin(began + static_cast<std::uint64_t>(wait.count()))) {
+  if (!quiescence.begin(until)) {
     rest_a_while();
     return false;
   }

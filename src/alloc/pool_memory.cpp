@@ -51,8 +51,8 @@ Result<std::unique_ptr<PoolMemory>> PoolMemory::create(const Driver& driver, Dev
   return pool;
 }
 
-Result<Allocation*> PoolMemory::allocate(Size asked, StreamId stream) {
-  Block* block = TRY(arena_for(asked).allocate(asked, stream));
+Result<Allocation*> PoolMemory::allocate(Size asked, StreamId stream, MemoryPressure& pressure) {
+  Block* block = TRY(arena_for(asked).allocate(asked, stream, pressure));
   used_.add(asked);
   return block;
 }

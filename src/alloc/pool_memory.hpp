@@ -46,7 +46,7 @@ class PoolMemory {
   DeviceMemory& device() const { return device_; }
 
   // The memory can be used by work submitted to `stream` from now on.
-  Result<Allocation*> allocate(Size asked, StreamId stream);
+  Result<Allocation*> allocate(Size asked, StreamId stream, MemoryPressure& pressure);
   void free(Allocation& allocation, const FreeTicket& ticket);
   // For an allocation that the program does not get, and whose facts were never set.
   void take_back(Allocation& allocation, Size asked, const FreeTicket& ticket);

@@ -7,12 +7,14 @@
 namespace cuvmm {
 namespace {
 
-constexpr std::array<const char*, 6> parts{"new memory",
+constexpr std::array<const char*, 8> parts{"new memory",
                                            "moving free chunks",
                                            "releasing cached blocks",
                                            "waiting for pending work",
                                            "moving live blocks",
-                                           "spilled memory"};
+                                           "spilled memory",
+                                           "releasing other owners' memory",
+                                           "asking for a larger lease"};
 constexpr std::size_t combinations = std::size_t{1} << parts.size();
 
 std::string words_of(std::size_t bits) {

@@ -17,6 +17,8 @@ class ReclaimSteps {
     PendingWork = 8,   // waited for
     LiveBlocks = 16,   // compacted, if that yields enough
     Elsewhere = 32,    // spilled memory
+    OtherOwners = 64,  // asked to release what they cache
+    Lease = 128,       // a larger one, asked of the node service
   };
 
   void add(What what) { bits_ |= what; }

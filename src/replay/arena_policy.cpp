@@ -42,12 +42,13 @@ Result<void> ArenaPolicy::make_parts(const Settings& settings) {
 
 Result<void> ArenaPolicy::allocate(const ReplayEvent& event) {
   const bool is_blocking = event.kind == Kind::Blocking;
-  Allocation* allocation = is_blocking ? TRY(context_->allocate(event.size))
-                                       : TRY(pool_->allocate(event.size, event.stream));
+  MemoryPressure pressure{device_->settings().wait};
+  Allocation* allocation = is_blocking ? TRY(context_->allocate(event.size, {}, pressure))
+                                       : TRY(pool_->allocate(event.size, event.stream, pressure));
   allocation->hold(
       {.asked = event.size,
        .buffer_id = event.block + std::uint64_t{1},
-       .owner = is_blocking ? static_cast<void*>(context_.get()) : pool_.get(),
+       .owner = is_blocking ? AllocationOwner{context_.get()} : pool_.get(),
        .served = is_blocking ? ContextMemory::served_as(event.size) : Served::StreamOrdered,
        .device = 0});
   used_[event.block] = allocation;

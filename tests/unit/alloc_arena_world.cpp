@@ -85,7 +85,7 @@ ArenaCompactor::~ArenaCompactor() {
   if (stream_ != nullptr) driver_.cuStreamDestroy(stream_);
 }
 
-bool ArenaCompactor::make_room(Size missing) {
+bool ArenaCompactor::make_room(Size missing, std::uint64_t /*until*/) {
   ++calls_;
   if (!may_) return false;
   Size could = 0;

@@ -59,7 +59,7 @@ class ArenaCompactor final : public Compactor {
   explicit ArenaCompactor(const Driver& driver) : driver_(driver) {}
   ~ArenaCompactor() override;
   void serve(Arena& arena) { arenas_.push_back(&arena); }
-  bool make_room(Size missing) override;
+  bool make_room(Size missing, std::uint64_t until) override;
   // Whether live memory may move at all.
   void allow(bool may) { may_ = may; }
   int calls() const { return calls_; }

@@ -33,9 +33,13 @@ class MemoryUnderPressure : public DriverContract {
     slow_->cuMemUnmap = slow_unmap;
     unmapping_has_begun = true;  // quick until a test says otherwise
     clock_.emplace(*slow_, unseen_program(captures_, gate_));
-    memory_.emplace(Memory::Dependencies{*slow_, *clock_, captures_, gate_, submission_epoch_,
-                                         [] { return true; }},
-                    MemorySettings{.limit = SizeLimit::of_bytes(32 * MiB)});
+    begin(Duration{1'000'000});
+  }
+  void begin(Duration wait, FreeMode free = FreeMode::Exact) {
+    memory_.emplace(
+        Memory::Dependencies{*slow_, *clock_, captures_, gate_, submission_epoch_,
+                             [] { return true; }},
+        MemorySettings{.limit = SizeLimit::of_bytes(32 * MiB), .free = free, .wait = wait});
   }
   void TearDown() override {
     memory_.reset();
@@ -71,6 +75,38 @@ TEST_F(MemoryUnderPressure, WaitsForAThreadThatIsReleasing) {
       << "the pool has 16 MiB that nobody uses, and another thread is at it";
   lets_go.join();
   EXPECT_EQ(memory().violation(), std::nullopt);
+}
+
+// Another allocation may reclaim for as long as it waits, and many may come before this one.
+TEST_F(MemoryUnderPressure, WaitsNoLongerForItsTurnThanForWork) {
+  begin(Duration{50'000});
+  CUdeviceptr held = 0;
+  ASSERT_EQ(memory().allocate(&held, 24 * MiB), Answer{CUDA_SUCCESS});
+  PressureTurns::Turn of_another_thread{memory().device_memory(0)->turns()};
+  ASSERT_TRUE(of_another_thread.take(0));
+  CUdeviceptr wanted = 0;
+  EXPECT_EQ(memory().allocate(&wanted, 16 * MiB), Answer{CUDA_ERROR_OUT_OF_MEMORY});
+}
+
+TEST_F(MemoryUnderPressure, WaitsOnceForADeviceThatNeverFinishes) {
+  constexpr Duration wait{1'500'000};
+  begin(wait, FreeMode::Relaxed);
+  CUdeviceptr freed = 0;
+  ASSERT_EQ(memory().allocate(&freed, 24 * MiB), Answer{CUDA_SUCCESS});
+  std::atomic<bool> may_end{false};
+  const auto stuck = [](void* flag) {
+    while (!*static_cast<std::atomic<bool>*>(flag)) std::this_thread::yield();
+  };
+  EXPECT_CUDA(driver().cuLaunchHostFunc(nullptr, stuck, &may_end));
+  ASSERT_EQ(memory().free(freed), Answer{CUDA_SUCCESS});
+  CUdeviceptr wanted = 0;
+  const std::uint64_t began = now_ns();
+  EXPECT_EQ(memory().allocate(&wanted, 16 * MiB), Answer{CUDA_ERROR_OUT_OF_MEMORY});
+  const std::uint64_t took = now_ns() - began;
+  may_end = true;
+  EXPECT_GE(took, in_ns(wait));
+  EXPECT_LT(took, 2 * in_ns(wait));
+  EXPECT_CUDA(driver().cuCtxSynchronize_v2000());
 }
 
 }  // namespace

@@ -139,6 +139,21 @@ TEST_F(WindowsTest, AnswersOutOfMemoryInTimeBesideWorkThatNeverEnds) {
   EXPECT_EQ(world->violation().value_or("nothing"), "nothing");
 }
 
+TEST_F(WindowsTest, AllWaitsOfOneAllocationEndAtTheSameTime) {
+  WindowsWorld world{driver(), 64 * MiB};
+  auto blocks = world.fill_with(1 * MiB);
+  world->free_after(*blocks.back(), {1, 1});
+  blocks.pop_back();
+  const Size freed = world.free_every_second(blocks);
+  world.order.let_waits_end();
+  MemoryPressure pressure{Duration{5'000'000}};
+  EXPECT_EQ(outcome(world->allocate(freed, {}, pressure)), "ok");
+  EXPECT_EQ(world.order.waits(), 1);
+  EXPECT_EQ(world.order.waited_until(), pressure.until());
+  EXPECT_EQ(world.quiescence.begun(), 1);
+  EXPECT_EQ(world.quiescence.begun_until(), pressure.until());
+}
+
 TEST_F(WindowsTest, NothingLiveMovesWithoutQuiescence) {
   WindowsWorld world{driver(), 64 * MiB,
                      [](WindowSettings& settings) { settings.quiescence = nullptr; }};

@@ -28,9 +28,10 @@ class GivenOrder final : public StreamOrder {
     ++looks_;
     done_[stream] = std::max(done_of(stream), seen_when_looked_at_);
   }
-  bool wait(const FreeTicket& freed, std::uint64_t) override {
+  bool wait(const FreeTicket& freed, std::uint64_t until) override {
     const std::lock_guard holding{lock_};
     ++waits_;
+    waited_until_ = until;
     if (waits_end_) done_[freed.stream] = std::max(done_of(freed.stream), freed.tick);
     return waits_end_;
   }
@@ -44,6 +45,7 @@ class GivenOrder final : public StreamOrder {
   void let_waits_end() { waits_end_ = true; }
   int looks() const { return looks_; }
   int waits() const { return waits_; }
+  std::uint64_t waited_until() const { return waited_until_; }  // at most, the last time
 
  private:
   std::uint64_t done_of(StreamId stream) const {
@@ -56,13 +58,15 @@ class GivenOrder final : public StreamOrder {
   bool waits_end_ = false;
   int looks_ = 0;
   int waits_ = 0;
+  std::uint64_t waited_until_ = 0;
 };
 
 // Always quiet, unless the test refuses.
 class GivenQuiescence final : public Quiescence {
  public:
-  bool begin(std::uint64_t) override {
+  bool begin(std::uint64_t until) override {
     ++begun_;
+    begun_until_ = until;
     if (refuses_) return false;
     is_quiet_ = true;
     if (during_) during_();
@@ -74,6 +78,7 @@ class GivenQuiescence final : public Quiescence {
   void refuse() { refuses_ = true; }
   void during(std::function<void()> act) { during_ = std::move(act); }
   int begun() const { return begun_; }
+  std::uint64_t begun_until() const { return begun_until_; }  // at most, the last time
   bool is_quiet() const { return is_quiet_; }
   const GivenStream& stream() const { return stream_; }
 
@@ -83,6 +88,7 @@ class GivenQuiescence final : public Quiescence {
   bool refuses_ = false;
   std::atomic<bool> is_quiet_{false};
   std::atomic<int> begun_{0};
+  std::uint64_t begun_until_ = 0;
 };
 
 class WindowsWorld {

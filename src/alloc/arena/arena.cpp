@@ -47,7 +47,7 @@ Arena::Arena(ChunkStore& store, StreamOrder& order, const ArenaSettings& setting
              Reservation addresses)
     : state_(store, order, settings, std::move(addresses)) {}
 
-Result<Block*> Arena::allocate(Size asked, StreamId stream) {
+Result<Block*> Arena::allocate(Size asked, StreamId stream, MemoryPressure& pressure) {
   const Size size = round_up(asked, arena::step);
   if (asked == 0) return Error::invalid("allocate", "no bytes");
   if (size == 0 || size > state_.reservation.size() || size > state_.settings.device_memory) {
@@ -70,7 +70,7 @@ Result<Block*> Arena::allocate(Size asked, StreamId stream) {
           state_.take_own(size, stream, arena::usual_patience, arena::ResidencyFilter::Near))
     return block;
   holding.unlock();
-  return search_further(size, stream);
+  return search_further(size, stream, pressure);
 }
 
 void Arena::free(Block& block, const FreeTicket& ticket) {
@@ -181,7 +181,7 @@ ArenaCounters Arena::counters() const {
   return counters;
 }
 
-Result<Block*> Arena::search_further(Size size, StreamId stream) {
+Result<Block*> Arena::search_further(Size size, StreamId stream, MemoryPressure& pressure) {
   {
     const Holding holding{state_.lock};
     if (Block* const block =
@@ -190,7 +190,7 @@ Result<Block*> Arena::search_further(Size size, StreamId stream) {
   }
   state_.flush_usable(stream);
   if (stream != no_stream) state_.order.mark_own(stream);
-  arena::Build wanted{.size = size, .stream = stream};
+  arena::Build wanted{.size = size, .stream = stream, .pressure = pressure};
   if (state_.settings.spreads && state_.settings.grow == Grow::Loose) {
     const Holding holding{state_.lock};
     wanted.places = state_.spread.count(size);

@@ -52,7 +52,11 @@ class Arena final : private ReclaimClient {
 
   // The block can be used by work submitted to `stream` from now on; no_stream: by any work at
   // once.
-  Result<Block*> allocate(Size asked, StreamId stream);
+  Result<Block*> allocate(Size asked, StreamId stream, MemoryPressure& pressure);
+  Result<Block*> allocate(Size asked, StreamId stream) {
+    MemoryPressure alone{state_.settings.wait};
+    return allocate(asked, stream, alone);
+  }
   void free(Block& block, const FreeTicket& ticket);
 
   // Sets the access of all devices to present and future blocks. All or nothing.
@@ -106,7 +110,7 @@ class Arena final : private ReclaimClient {
   Arena(ChunkStore& store, StreamOrder& order, const ArenaSettings& settings,
         Reservation addresses);
 
-  Result<Block*> search_further(Size size, StreamId stream);
+  Result<Block*> search_further(Size size, StreamId stream, MemoryPressure& pressure);
   Size reclaim(Size wanted, Location where) override;
   void end_addresses();  // under the lock
 

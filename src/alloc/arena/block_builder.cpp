@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "alloc/reclaim_steps.hpp"
-
 namespace cuvmm::arena {
 
 // Taking chunks and waiting for pending work happen without the lock, because both may call back
@@ -12,7 +10,7 @@ namespace cuvmm::arena {
 Result<Block*> BlockBuilder::build(Build& build) {
   Holding holding{state_.lock};
   BuildTurns::Turn turn{turns_};
-  ReclaimSteps tried;
+  ReclaimSteps& tried = build.pressure.tried;
   const auto refuse = [&](Size chunks) {
     Error refusal = out_of_memory(build.size, build.refusal, chunks);
     if (tried.any()) tried.stand_in(refusal);
@@ -41,11 +39,9 @@ Result<Block*> BlockBuilder::build(Build& build) {
         build.places = 1;
         continue;
       }
-      if (build.until == 0)
-        build.until = now_ns() + state_.settings.wait / std::chrono::nanoseconds(1);
       if (!turn.take_now()) {
         build.hand.clear();
-        if (turn.take(holding, build.until)) continue;
+        if (turn.take(holding, build.pressure.until())) continue;
       }
       build.is_under_pressure = true;
       state_.order.memory_is_short();
@@ -62,7 +58,7 @@ Result<Block*> BlockBuilder::build(Build& build) {
       build.reach = ResidencyFilter::Both;
       continue;
     }
-    if (turn.wait_for_others(holding, build.until)) continue;
+    if (turn.wait_for_others(holding, build.pressure.until())) continue;
     tried.add(ReclaimSteps::PendingWork);
     const std::vector<FreeTicket> frees = frees_to_follow(build);
     if (unlocked([&] { return follow(frees, build.stream); })) continue;
@@ -260,7 +256,7 @@ bool BlockBuilder::follow(const std::vector<FreeTicket>& frees, StreamId stream)
   return true;
 }
 
-bool BlockBuilder::wait_for_pending(const Build& build) {
+bool BlockBuilder::wait_for_pending(Build& build) {
   FreeTicket pending;
   {
     const Holding holding{state_.lock};
@@ -283,7 +279,7 @@ bool BlockBuilder::wait_for_pending(const Build& build) {
     if (pending.is_for_anyone()) return false;
     ++waits_;
   }
-  if (!state_.order.wait(pending, build.until)) return false;
+  if (!state_.order.wait(pending, build.pressure.until())) return false;
   state_.flush_all();
   return true;
 }
@@ -421,8 +417,8 @@ bool BlockBuilder::compact_for(Build& build) {
   if (state_.settings.compactor == nullptr || build.reach != ResidencyFilter::Near) return false;
   if (build.compactions++ == compactions_at_most) return false;
   if (build.lacks.empty()) return false;  // addresses are missing, not memory
-  return state_.settings.compactor->make_room(state_.in_granules(build.lacking_bytes()) *
-                                              state_.layout.unit());
+  const Size missing = state_.in_granules(build.lacking_bytes()) * state_.layout.unit();
+  return state_.settings.compactor->make_room(missing, build.pressure.until());
 }
 
 }  // namespace cuvmm::arena

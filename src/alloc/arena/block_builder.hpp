@@ -50,7 +50,7 @@ class BlockBuilder {
   Result<bool> take_under_pressure(Build& build);
   Result<void> take_spilled(Build& build);
   bool follow(const std::vector<FreeTicket>& frees, StreamId stream);
-  bool wait_for_pending(const Build& build);
+  bool wait_for_pending(Build& build);
   bool compact_for(Build& build);
 
   ArenaState& state_;

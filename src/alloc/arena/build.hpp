@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "alloc/arena/gap_fill.hpp"
+#include "alloc/memory_pressure.hpp"
 #include "base/error.hpp"
 #include "base/lock.hpp"
 #include "vmm/chunk_ref.hpp"
@@ -15,6 +16,7 @@ namespace cuvmm::arena {
 struct Build {
   Size size;
   StreamId stream;
+  MemoryPressure& pressure;
   // The place to make is for this many such blocks, of which this is one.
   Size places = 1;
 
@@ -25,8 +27,7 @@ struct Build {
   bool is_under_pressure = false;
   // Other than Near if memory of the device did not suffice, so that spilled memory is used.
   ResidencyFilter reach = ResidencyFilter::Near;
-  std::uint64_t until = 0;  // when to give up
-  int compactions = 0;      // so far
+  int compactions = 0;  // so far
   Error refusal;
 
   // What was missing at the last attempt; empty if it found no addresses.

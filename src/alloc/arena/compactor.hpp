@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+
 #include "base/size.hpp"
 
 namespace cuvmm {
@@ -12,8 +14,9 @@ class Compactor {
   virtual ~Compactor() = default;
 
   // Makes chunks available in the store. Does nothing if that cannot yield `missing` bytes, or the
-  // memory must not move now. Returns whether it made any. Called with no lock of an arena held.
-  virtual bool make_room(Size missing) = 0;
+  // memory must not move now. Waits for work until now_ns() reaches `until`. Returns whether it
+  // made any. Called with no lock of an arena held.
+  virtual bool make_room(Size missing, std::uint64_t until) = 0;
 };
 
 }  // namespace cuvmm

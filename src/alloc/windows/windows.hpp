@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "alloc/memory_pressure.hpp"
 #include "alloc/region_use.hpp"
 #include "alloc/traced_arena.hpp"
 #include "alloc/windows/window_compactor.hpp"
@@ -57,7 +58,11 @@ class Windows final : public ReclaimClient {
 
   // Only under pressure, releases cached windows, waits for pending frees, and compacts live
   // pieces. OutOfMemory if all that is not enough, or not in time.
-  Result<WindowBlock*> allocate(Size asked, const GrowHint& grow_hint = {});
+  Result<WindowBlock*> allocate(Size asked, const GrowHint& grow_hint, MemoryPressure& pressure);
+  Result<WindowBlock*> allocate(Size asked, const GrowHint& grow_hint = {}) {
+    MemoryPressure alone{settings_.wait};
+    return allocate(asked, grow_hint, alone);
+  }
 
   // All work that could touch the block must be done.
   void free(WindowBlock& block);
@@ -119,12 +124,12 @@ class Windows final : public ReclaimClient {
   Size obtainable_bytes() const;
 
   // windows_pressure.cpp
-  Result<WindowBlock*> place_under_pressure(WindowRequest& request, Error refusal);
+  Result<WindowBlock*> place_under_pressure(WindowRequest& request, MemoryPressure& pressure,
+                                            Error refusal);
   bool wait_for_a_free(std::uint64_t until);
-  Result<bool> make_room(const WindowRequest& request);
+  Result<bool> make_room(const WindowRequest& request, std::uint64_t until);
   void set_compacting(bool is_compacting);
   void forget_refusals();
-  std::uint64_t deadline() const;
   // Under the lock.
   bool give_up_for(const WindowRequest& request);
   void give_up_some();

@@ -10,7 +10,8 @@ constexpr const char* doing = "allocate blocking memory";
 
 }  // namespace
 
-Result<WindowBlock*> Windows::allocate(Size asked, const GrowHint& grow_hint) {
+Result<WindowBlock*> Windows::allocate(Size asked, const GrowHint& grow_hint,
+                                       MemoryPressure& pressure) {
   if (asked == 0) return Error::invalid(doing, "of no bytes");
   const Size granted = round_up(asked, window_step);
   WindowRequest request{.shape = {granted, table_.granule}};
@@ -40,7 +41,7 @@ Result<WindowBlock*> Windows::allocate(Size asked, const GrowHint& grow_hint) {
   }
   const Result<WindowBlock*> placed = place(request);
   if (placed.ok() || !is_for_want_of_room(placed.error())) return placed;
-  return place_under_pressure(request, placed.error());
+  return place_under_pressure(request, pressure, placed.error());
 }
 
 Result<WindowBlock*> Windows::place(WindowRequest& request) {

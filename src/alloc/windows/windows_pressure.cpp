@@ -3,7 +3,6 @@
 // compacts live pieces.
 #include <unordered_set>
 
-#include "alloc/reclaim_steps.hpp"
 #include "alloc/windows/window_request.hpp"
 #include "alloc/windows/windows.hpp"
 #include "base/undo.hpp"
@@ -21,14 +20,18 @@ constexpr int compactions_at_most = 4;
 
 class Windows::Turn {
  public:
-  // Waits for the turn, no longer than the settings say. Time in which live pieces are moved does
-  // not count: no work runs then that could be waiting for this thread.
-  explicit Turn(Windows& windows) : windows_(windows) {
+  // Waits for the turn. Time in which live pieces are moved does not count: no work runs then that
+  // could be waiting for this thread.
+  Turn(Windows& windows, MemoryPressure& pressure) : windows_(windows) {
     Holding holding{windows.table_.lock};
-    std::uint64_t until = windows.deadline();
     while (windows.turn_is_taken_) {
-      if (windows.is_compacting_) until = windows.deadline();
       const std::uint64_t now = now_ns();
+      if (windows.is_compacting_) {
+        windows.turn_ended_.wait(holding, [&] { return !windows.is_compacting_; });
+        pressure.discount(now_ns() - now);
+        continue;
+      }
+      const std::uint64_t until = pressure.until();
       if (now >= until) return;
       windows.turn_ended_.wait_for(holding, std::chrono::nanoseconds(until - now));
     }
@@ -49,14 +52,11 @@ class Windows::Turn {
   bool is_mine_ = false;
 };
 
-std::uint64_t Windows::deadline() const {
-  return now_ns() + static_cast<std::uint64_t>(std::chrono::nanoseconds(settings_.wait).count());
-}
-
-Result<WindowBlock*> Windows::place_under_pressure(WindowRequest& request, Error refusal) {
-  const Turn turn{*this};
-  const std::uint64_t until = deadline();
-  ReclaimSteps tried;
+Result<WindowBlock*> Windows::place_under_pressure(WindowRequest& request, MemoryPressure& pressure,
+                                                   Error refusal) {
+  const Turn turn{*this, pressure};
+  const std::uint64_t until = pressure.until();
+  ReclaimSteps& tried = pressure.tried;
   tried.add(ReclaimSteps::NewMemory);
   const auto try_again = [&] {
     Result<WindowBlock*> placed = place(request);
@@ -82,7 +82,7 @@ Result<WindowBlock*> Windows::place_under_pressure(WindowRequest& request, Error
     while (lacks_room() && (give_up_cached() || wait())) placed = try_again();
     for (int times = 0; lacks_room() && times < compactions_at_most; ++times) {
       tried.add(ReclaimSteps::LiveBlocks);
-      if (!TRY(make_room(request))) break;
+      if (!TRY(make_room(request, until))) break;
       placed = try_again();
     }
     if (lacks_room() && store_.spills()) {
@@ -161,7 +161,7 @@ bool Windows::wait_for_a_free(std::uint64_t until) {
 }
 
 // Compacts live pieces. Returns whether a retry is worthwhile.
-Result<bool> Windows::make_room(const WindowRequest& request) {
+Result<bool> Windows::make_room(const WindowRequest& request, std::uint64_t until) {
   Size missing = 0;
   {
     const Holding holding{table_.lock};
@@ -169,7 +169,7 @@ Result<bool> Windows::make_room(const WindowRequest& request) {
     if (missing == 0 || settings_.quiescence == nullptr) return false;
     if (!compactor_.is_worthwhile(missing)) return false;
   }
-  if (!settings_.quiescence->begin(deadline())) return false;
+  if (!settings_.quiescence->begin(until)) return false;
   set_compacting(true);
   const Undo end{[this] {
     set_compacting(false);
@@ -190,7 +190,7 @@ void Windows::forget_refusals() {
 void Windows::set_compacting(bool is_compacting) {
   const Holding holding{table_.lock};
   is_compacting_ = is_compacting;
-  turn_ended_.notify_all();  // deadlines of the threads that wait for the turn change
+  turn_ended_.notify_all();  // the deadlines of the threads that wait for the turn change
 }
 
 }  // namespace cuvmm
