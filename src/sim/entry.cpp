@@ -25,6 +25,13 @@ constexpr bool works_before_start(Row row) {
          row == Row::cuGetProcAddress_v2 || row == Row::cuGetExportTable;
 }
 
+// What a process that is locked may still call.
+constexpr bool is_never_locked(Row row) {
+  return works_before_start(row) || row == Row::cuCheckpointProcessGetState ||
+         row == Row::cuCheckpointProcessLock || row == Row::cuCheckpointProcessCheckpoint ||
+         row == Row::cuCheckpointProcessRestore || row == Row::cuCheckpointProcessUnlock;
+}
+
 constexpr int since_versions[] = {
 #define CUVMM_API(name, symbol, since, until, flavours, effect, need) since,
 #define CUVMM_API_OLD CUVMM_API
@@ -33,7 +40,7 @@ constexpr int since_versions[] = {
 #undef CUVMM_API_OLD
 };
 
-CUresult may_enter(Row row) {
+CUresult may_enter(Row row, std::optional<CallOnCard>& inside) {
   if (since_versions[static_cast<std::size_t>(row)] > settings().driver) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
@@ -42,6 +49,7 @@ CUresult may_enter(Row row) {
     if (process.is_forked_child() || !process.started()) return CUDA_ERROR_NOT_INITIALIZED;
     if (host_functions_deep != 0) return CUDA_ERROR_NOT_PERMITTED;
   }
+  if (!is_never_locked(row)) inside.emplace(process.card());
   if (const CUresult fault = faults_before(row); fault != CUDA_SUCCESS) return fault;
   cost_of(row, 0);
   if (!works_before_start(row)) wait_behind_frees(row);
@@ -52,7 +60,7 @@ CUresult may_enter(Row row) {
 
 }  // namespace
 
-Entry::Entry(Row row, Flavour flavour) : answer_(may_enter(row)), outer_(flavour_now) {
+Entry::Entry(Row row, Flavour flavour) : answer_(may_enter(row, inside_)), outer_(flavour_now) {
   flavour_now = flavour;
 }
 

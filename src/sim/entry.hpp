@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+
+#include "sim/card/checkpoint.hpp"
 #include "sim/cuda.hpp"
 #include "sim/rows.hpp"
 
 namespace cuvmm::sim {
 
-// Runs before the body of every call: checks that the driver is started, injects faults, charges
-// the call's cost, and sets which stream 0 means.
+// Runs before the body of every call: checks that the driver is started, waits while another
+// process has locked this one, injects faults, charges the call's cost, and sets which stream 0
+// means.
 class Entry {
  public:
   Entry(Row row, Flavour flavour);
@@ -19,6 +23,7 @@ class Entry {
   CUresult answer() const { return answer_; }
 
  private:
+  std::optional<CallOnCard> inside_;
   CUresult answer_;
   Flavour outer_;
 };

@@ -36,6 +36,9 @@ class Process {
   // Returns nullptr if there is no such device.
   Device* device(int ordinal);
 
+  // nullptr if the devices are not shared with other processes.
+  SharedCard* card() const { return card_.get(); }
+
   AddressSpace& space() { return space_; }
   Backing& host_backing() { return host_backing_; }
 

@@ -24,13 +24,17 @@ struct EngineUse {
   std::atomic<std::uint64_t> busy_ns{0};
 };
 
-// One process of the card. Only that process writes here; after its death, the holder of the books'
-// lock does.
+// One process of the card. Only that process writes here, except as noted; after its death, the
+// holder of the books' lock does.
 struct CardMember {
   std::atomic<std::uint64_t> process{0};            // 0 if the place is free
   std::atomic<std::uint64_t> process_namespace{0};  // the PID namespace of `process`
   std::array<std::atomic<Size>, most_devices> held{};
   std::array<std::array<EngineUse, engine_count>, most_devices> engines{};
+  // A CUprocessState, changed by any process of the card that holds the books' lock. While it is
+  // CHECKPOINTED, `held` is not on the card.
+  std::atomic<std::uint32_t> checkpoint{0};
+  std::atomic<std::uint32_t> calls{0};  // that are inside the driver
 };
 
 // Whose turn it is on an engine. Changed without a lock, so that no process can block another.

@@ -11,12 +11,13 @@
 #include <new>
 
 #include "base/log.hpp"
+#include "sim/cuda.hpp"
 
 namespace cuvmm::sim {
 namespace {
 
 constexpr const char* joining = "share a simulated card";
-constexpr std::uint64_t books_mark = 0x0001'6472'6163'7663;  // "cvcard" and the layout version
+constexpr std::uint64_t books_mark = 0x0002'6472'6163'7663;  // "cvcard" and the layout version
 
 // The lock on byte 0 is that of the books; each member's place has one of the bytes after it.
 constexpr off_t books_byte = 0;
@@ -60,6 +61,8 @@ Result<void> check_owner(int file, const std::string& path) {
 
 void clear(CardMember& member) {
   member.process = 0;
+  member.checkpoint = CU_PROCESS_STATE_RUNNING;
+  member.calls = 0;
   for (auto& held : member.held) held = 0;
   for (auto& engines : member.engines) {
     for (EngineUse& use : engines) {
@@ -177,11 +180,14 @@ std::uint64_t pid_namespace() {
   return ::stat("/proc/self/ns/pid", &facts) == 0 ? facts.st_ino : 0;
 }
 
+Size held_by(const CardMember& member, int device) {
+  if (member.checkpoint.load() == CU_PROCESS_STATE_CHECKPOINTED) return 0;
+  return member.held[static_cast<std::size_t>(device)].load();
+}
+
 Size held_on(const CardBooks& books, int device) {
   Size sum = 0;
-  for (const CardMember& member : books.members) {
-    sum += member.held[static_cast<std::size_t>(device)].load();
-  }
+  for (const CardMember& member : books.members) sum += held_by(member, device);
   return sum;
 }
 

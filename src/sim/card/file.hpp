@@ -72,6 +72,8 @@ class CardFile {
   CardBooks* books_;
 };
 
+// What the member has on the device; nothing while it is checkpointed.
+Size held_by(const CardMember& member, int device);
 // The sum over all members. Exact only right after remove_dead().
 Size held_on(const CardBooks& books, int device);
 

@@ -66,9 +66,16 @@ SharedCard::Use SharedCard::use_of(int device) {
 }
 
 void SharedCard::remove_dead() {
+  with_books([](CardBooks&) {});
+}
+
+bool SharedCard::with_books(const std::function<void(CardBooks&)>& use) {
   const Holding holding{lock_};
   const CardFile::Held held{file_};
-  if (held) file_.remove_dead(place_);
+  if (!held) return false;
+  file_.remove_dead(place_);
+  use(books());
+  return true;
 }
 
 }  // namespace cuvmm::sim

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -33,6 +34,10 @@ class SharedCard {
 
   // Frees what dead processes held, and withdraws their requests for turns.
   void remove_dead();
+
+  // Calls `use` while no other process changes the books, after remove_dead(). Returns false if the
+  // program closed the card's file and it cannot be reopened.
+  bool with_books(const std::function<void(CardBooks&)>& use);
 
   std::size_t place() const { return place_; }
   CardBooks& books() const { return file_.books(); }

@@ -59,7 +59,7 @@ std::optional<DeviceView> view_of_device(int ordinal) {
   const std::uint64_t own_namespace = pid_namespace();
   DeviceView view{.memory = books.memory, .used = held_on(books, ordinal)};
   for (const CardMember& member : books.members) {
-    const Size of_member = member.held[static_cast<std::size_t>(ordinal)].load();
+    const Size of_member = held_by(member, ordinal);
     if (of_member == 0 || member.process_namespace != own_namespace) continue;
     view.processes.push_back({member.process, of_member});
   }
