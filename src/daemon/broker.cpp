@@ -23,14 +23,14 @@ std::string as_text(Size bytes) {
 
 std::optional<PlaceId> Broker::place_of(const PlaceUuid& uuid) const {
   if (uuid == PlaceUuid{}) return host_place;
-  for (const NodeDevice& device : settings_.devices) {
+  for (const observe::NodeDevice& device : settings_.devices) {
     if (device.uuid == uuid) return device.index + 1;
   }
   return {};
 }
 
 PlaceUuid Broker::uuid_of(PlaceId place) const {
-  for (const NodeDevice& device : settings_.devices) {
+  for (const observe::NodeDevice& device : settings_.devices) {
     if (device.index + 1 == place) return device.uuid;
   }
   return {};
@@ -46,10 +46,11 @@ std::string Broker::name_of(ClientId client) const {
 std::optional<std::string> Broker::configure(const ServiceConfig& config, Microseconds now) {
   if (!began_) began_ = now;
   std::map<PlaceId, Size> capacity;
-  capacity[host_place] = config.host.value_or(host_capacity());
-  for (const NodeDevice& device : settings_.devices) {
+  capacity[host_place] = config.host.value_or(observe::host_capacity());
+  for (const observe::NodeDevice& device : settings_.devices) {
     Size bytes = device.memory;
-    for (const std::string& name : {std::to_string(device.index), print_uuid(device.uuid)}) {
+    for (const std::string& name :
+         {std::to_string(device.index), observe::print_uuid(device.uuid)}) {
       const auto named = config.capacity.find(name);
       if (named != config.capacity.end()) bytes = named->second;
     }
@@ -57,10 +58,11 @@ std::optional<std::string> Broker::configure(const ServiceConfig& config, Micros
     capacity[device.index + 1] = bytes;
   }
   for (const auto& [name, bytes] : config.capacity) {
-    const bool is_there = std::any_of(
-        settings_.devices.begin(), settings_.devices.end(), [&named = name](const NodeDevice& one) {
-          return named == std::to_string(one.index) || named == print_uuid(one.uuid);
-        });
+    const bool is_there = std::any_of(settings_.devices.begin(), settings_.devices.end(),
+                                      [&named = name](const observe::NodeDevice& one) {
+                                        return named == std::to_string(one.index) ||
+                                               named == observe::print_uuid(one.uuid);
+                                      });
     if (!is_there) return "capacity: there is no device " + name;
   }
   for (const auto& [place, bytes] : capacity) {
@@ -272,7 +274,7 @@ bool Broker::on(ConnectionId id, Party& party, const OutlastedTurn&, Microsecond
   return true;
 }
 
-void Broker::saw_use(std::uint32_t device, const DeviceUse& use, Microseconds now) {
+void Broker::saw_use(std::uint32_t device, const observe::DeviceUse& use, Microseconds now) {
   const PlaceId place = device + 1;
   if (use.has_mps_clients) {
     CUVMM_LOG_RARELY(Warning, "programs on %s use MPS: no turns there", place_name(place).c_str());

@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "daemon/config.hpp"
-#include "daemon/devices.hpp"
 #include "daemon/group_pauses.hpp"
 #include "daemon/history.hpp"
 #include "daemon/peer.hpp"
 #include "daemon/time_keeper.hpp"
 #include "node/observer_message.hpp"
 #include "node/policy.hpp"
+#include "observe/devices.hpp"
 
 namespace cuvmm::daemon {
 
@@ -23,7 +23,7 @@ using ConnectionId = std::uint64_t;
 struct BrokerSettings {
   Serves serves = Serves::OneUser;
   uid_t user = 0;  // the service's own user
-  std::vector<NodeDevice> devices;
+  std::vector<observe::NodeDevice> devices;
   node::PolicyTimes times;
 };
 
@@ -57,7 +57,7 @@ class Broker {
   void gone(ConnectionId id, node::Microseconds now);
 
   // Takes NVML's figures for a device. Memory in use beyond the clients' leases counts as foreign.
-  void saw_use(std::uint32_t device, const DeviceUse& use, node::Microseconds now);
+  void saw_use(std::uint32_t device, const observe::DeviceUse& use, node::Microseconds now);
   void time_passed(node::Microseconds now);
   std::optional<node::Microseconds> next_wake() const;
 

@@ -19,7 +19,7 @@ observe::ClientCondition condition_of(const NodeClient& client, bool has_turn, b
 }  // namespace
 
 std::string Broker::place_name(PlaceId place) const {
-  return place == host_place ? observe::host_name : print_uuid(uuid_of(place));
+  return place == host_place ? observe::host_name : observe::print_uuid(uuid_of(place));
 }
 
 observe::Snapshot Broker::snapshot(Microseconds now) const {

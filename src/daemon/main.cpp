@@ -138,8 +138,8 @@ int serve(const DaemonRequest& request) {
     settings.read.time.rule = *settings.time;
   }
 
-  std::vector<NodeDevice> devices;
-  std::optional<Nvml> nvml;
+  std::vector<observe::NodeDevice> devices;
+  std::optional<observe::Nvml> nvml;
   auto loaded = load_nvml(request.simulated);
   if (!loaded.ok()) return complain(loaded.error().text()), 1;
   auto seen = loaded->devices();

@@ -48,8 +48,8 @@ void drain(const Fd& timer) {
 }  // namespace
 
 Result<std::unique_ptr<Server>> Server::open(const ServerSettings& settings,
-                                             std::vector<NodeDevice> devices,
-                                             std::optional<Nvml> nvml) {
+                                             std::vector<observe::NodeDevice> devices,
+                                             std::optional<observe::Nvml> nvml) {
   auto server = std::unique_ptr<Server>{new Server{settings}};
   if (settings.inherited) {
     server->inherited_socket_ = Fd{*settings.inherited};
@@ -202,7 +202,7 @@ void Server::reload() {
 
 void Server::poll_use() {
   if (!nvml_) return;
-  for (const NodeDevice& device : devices_) {
+  for (const observe::NodeDevice& device : devices_) {
     if (const auto use = nvml_->use(device.index)) {
       broker_->saw_use(device.index, *use, now_us());
     }

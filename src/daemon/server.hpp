@@ -32,8 +32,8 @@ class Server {
  public:
   // AlreadyExists if another service listens there.
   static Result<std::unique_ptr<Server>> open(const ServerSettings& settings,
-                                              std::vector<NodeDevice> devices,
-                                              std::optional<Nvml> nvml);
+                                              std::vector<observe::NodeDevice> devices,
+                                              std::optional<observe::Nvml> nvml);
 
   // Runs until SIGTERM or SIGINT.
   Result<void> run();
@@ -77,8 +77,8 @@ class Server {
   Fd poll_timer_;
   Fd signals_;
   Fd spare_;  // closed briefly to turn a client away when no descriptors are left
-  std::optional<Nvml> nvml_;
-  std::vector<NodeDevice> devices_;
+  std::optional<observe::Nvml> nvml_;
+  std::vector<observe::NodeDevice> devices_;
   std::unique_ptr<Broker> broker_;
   std::unique_ptr<Web> web_;
   std::map<ConnectionId, Connection> connections_;

@@ -28,11 +28,11 @@ std::optional<std::string> set_simulation(const std::string& text) {
   return {};
 }
 
-Result<Nvml> load_nvml(bool is_simulated) {
-  if (!is_simulated) return Nvml::load();
+Result<observe::Nvml> load_nvml(bool is_simulated) {
+  if (!is_simulated) return observe::Nvml::load();
   const std::string library = TRY(find_installed_file("cuvmm/sim/libnvidia-ml.so.1",
                                                       "find the simulated driver's libnvidia-ml"));
-  return Nvml::load(library.c_str());
+  return observe::Nvml::load(library.c_str());
 }
 
 }  // namespace cuvmm::daemon

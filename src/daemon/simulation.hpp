@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "daemon/devices.hpp"
+#include "observe/devices.hpp"
 
 namespace cuvmm::daemon {
 
@@ -13,6 +13,6 @@ namespace cuvmm::daemon {
 std::optional<std::string> set_simulation(const std::string& text);
 
 // The machine's NVML, or the simulated driver's.
-Result<Nvml> load_nvml(bool is_simulated);
+Result<observe::Nvml> load_nvml(bool is_simulated);
 
 }  // namespace cuvmm::daemon

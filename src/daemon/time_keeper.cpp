@@ -118,7 +118,7 @@ void TimeKeeper::news(ClientId client, Microseconds now) {
 void TimeKeeper::read_times_in_flight() {
   for (auto& [id, client] : clients_) {
     std::uint64_t until_ns = 0;
-    for (const NodeDevice& device : devices_) {
+    for (const observe::NodeDevice& device : devices_) {
       const GrantWords* const words = words_of(client, device.index + 1);
       if (words == nullptr) continue;
       until_ns = std::max(until_ns, words->in_flight_until_ns.load(std::memory_order_relaxed));
@@ -128,7 +128,7 @@ void TimeKeeper::read_times_in_flight() {
 }
 
 void TimeKeeper::read_board(ClientId id, Client& client, Microseconds now) {
-  for (const NodeDevice& device : devices_) {
+  for (const observe::NodeDevice& device : devices_) {
     const PlaceId place = device.index + 1;
     GrantWords* const words = words_of(client, place);
     if (words == nullptr) continue;
@@ -162,7 +162,7 @@ void TimeKeeper::tell(const TimePolicy::Decisions& decisions) {
 }
 
 void TimeKeeper::report_suspensions() {
-  for (const NodeDevice& device : devices_) {
+  for (const observe::NodeDevice& device : devices_) {
     const PlaceId place = device.index + 1;
     if (!policy_.is_suspended(place)) {
       suspended_.erase(place);
@@ -215,7 +215,7 @@ std::uint32_t TimeKeeper::cap_of(ClientId client) const {
 }
 
 bool TimeKeeper::competes(ClientId client) const {
-  return std::any_of(devices_.begin(), devices_.end(), [&](const NodeDevice& device) {
+  return std::any_of(devices_.begin(), devices_.end(), [&](const observe::NodeDevice& device) {
     return policy_.grant_of(client, device.index + 1) != TimeGrant::Open;
   });
 }

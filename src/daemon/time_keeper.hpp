@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/fd.hpp"
-#include "daemon/devices.hpp"
 #include "node/grant_board.hpp"
+#include "observe/devices.hpp"
 
 namespace cuvmm::daemon {
 
@@ -19,7 +19,7 @@ namespace cuvmm::daemon {
 // are not trusted: they affect only that client's own time.
 class TimeKeeper {
  public:
-  explicit TimeKeeper(std::vector<NodeDevice> devices) : devices_(std::move(devices)) {}
+  explicit TimeKeeper(std::vector<observe::NodeDevice> devices) : devices_(std::move(devices)) {}
 
   void configure(const node::TimeSettings& settings, node::Microseconds now);
 
@@ -65,7 +65,7 @@ class TimeKeeper {
   void report_suspensions();
   void beat(node::Microseconds now);
 
-  const std::vector<NodeDevice> devices_;
+  const std::vector<observe::NodeDevice> devices_;
   node::TimePolicy policy_;
   std::map<node::ClientId, Client> clients_;
   std::set<node::PlaceId> suspended_;  // devices reported as such

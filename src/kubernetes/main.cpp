@@ -69,11 +69,11 @@ std::optional<std::string> read_words(PluginRequest& request) {
   return {};
 }
 
-std::vector<Card> cards_of(const std::vector<daemon::NodeDevice>& devices, Size reserve) {
+std::vector<Card> cards_of(const std::vector<observe::NodeDevice>& devices, Size reserve) {
   std::vector<Card> cards;
   cards.reserve(devices.size());
-  for (const daemon::NodeDevice& device : devices) {
-    cards.push_back({.uuid = daemon::print_uuid(device.uuid),
+  for (const observe::NodeDevice& device : devices) {
+    cards.push_back({.uuid = observe::print_uuid(device.uuid),
                      .index = device.index,
                      .units = units_of(device.memory, reserve)});
   }

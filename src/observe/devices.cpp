@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/devices.hpp"
+#include "observe/devices.hpp"
 
 #include <dlfcn.h>
 #include <sys/sysinfo.h>
@@ -9,7 +9,7 @@
 #include <cctype>
 #include <cstdio>
 
-namespace cuvmm::daemon {
+namespace cuvmm::observe {
 
 // NVML's stable binary interface. The build does not depend on any package with its header.
 using NvmlHandle = struct NvmlOpaque*;
@@ -171,4 +171,4 @@ Size host_capacity() {
   return memory > kept ? memory - kept : 0;
 }
 
-}  // namespace cuvmm::daemon
+}  // namespace cuvmm::observe

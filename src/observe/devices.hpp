@@ -13,7 +13,7 @@
 #include "base/size.hpp"
 #include "node/message.hpp"
 
-namespace cuvmm::daemon {
+namespace cuvmm::observe {
 
 struct NodeDevice {
   std::uint32_t index = 0;
@@ -55,4 +55,4 @@ std::optional<node::PlaceUuid> read_uuid(const std::string& text);
 // The host's memory, less a reserve for the system.
 Size host_capacity();
 
-}  // namespace cuvmm::daemon
+}  // namespace cuvmm::observe
