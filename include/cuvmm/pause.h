@@ -48,7 +48,8 @@ cuvmm_status cuvmm_pause(uint64_t timeout, uint32_t flags, cuvmm_pause_report* r
 
 /* Puts everything back at the same addresses and lets calls continue. If the devices have no room,
  * fails with OUT_OF_PHYSICAL_MEMORY: the process stays paused, and the call can be repeated. Does
- * nothing if the process is not paused. */
+ * nothing if the process is not paused. Fails with INVALID_ARGUMENT after `cuvmm pause --deep`,
+ * from which only the command `cuvmm resume` comes back. */
 cuvmm_status cuvmm_resume(uint32_t flags, cuvmm_pause_report* report, cuvmm_error* error);
 
 typedef struct cuvmm_away_info {

@@ -8,16 +8,22 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/option_types.hpp"
 #include "base/size.hpp"
 #include "cli/commands.hpp"
+#include "cli/deep_pause.hpp"
 #include "cli/output.hpp"
 #include "share/control.hpp"
 #include "share/system_error.hpp"
 
 namespace cuvmm::cli {
 namespace {
+
+// Exit statuses besides 0 and wrong usage.
+constexpr int some_refused = 1;
+constexpr int paused_on_devices = 3;  // by --deep
 
 using share::ControlAnswer;
 using share::ControlOutcome;
@@ -30,6 +36,7 @@ struct PauseRequest {
   bool all = false;
   bool strict = false;
   bool partly = false;
+  bool deep = false;
   bool json = false;
   bool list = false;
   std::string timeout = "10s";
@@ -37,15 +44,6 @@ struct PauseRequest {
 
 bool is_running(int process) {
   return process > 0 && (::kill(process, 0) == 0 || errno != ESRCH);
-}
-
-// Whether the process runs on the simulated driver, so that its times are not a card's.
-bool is_simulated(int process) {
-  std::ifstream maps{fmt::format("/proc/{}/maps", process)};
-  for (std::string line; std::getline(maps, line);) {
-    if (line.find("/cuvmm/sim/libcuda.so") != std::string::npos) return true;
-  }
-  return false;
 }
 
 void print_done(const PauseRequest& request, int process, const ControlAnswer& answer) {
@@ -65,12 +63,29 @@ void print_done(const PauseRequest& request, int process, const ControlAnswer& a
              paused ? "device" : "host", answer.text.data());
 }
 
+void print_times(int process, const char* what, const CheckpointTimes& times) {
+  const auto ms = [](std::uint64_t us) { return static_cast<double>(us) / 1000; };
+  fmt::print("{}: {} in {:.1f} ms{}\n", process, what,
+             ms(times.lock_us + times.checkpoint_us + times.restore_us + times.unlock_us),
+             is_simulated(process) ? " (simulated)" : "");
+}
+
+void print_deep(int process, const DeepPauseOutcome& outcome) {
+  if (outcome.end == DeepPauseOutcome::End::OnDevices) {
+    fmt::print("{}: its contexts and modules stay on the device: {}\n", process, outcome.why);
+    return;
+  }
+  const std::string left = outcome.left != 0 ? print_size(outcome.left) + " of " : "";
+  print_times(process, ("off the device: " + left + "contexts and modules").c_str(), outcome.times);
+}
+
 nlohmann::json as_json(int process, const Result<ControlAnswer>& answer) {
   const ControlAnswer said = answer.ok() ? *answer : ControlAnswer{};
   const bool done = said.outcome == ControlOutcome::Done;
   return {{"process", process},
           {"done", done},
           {"paused", said.is_paused != 0},
+          {"off_devices", said.presence == share::Presence::OffDevices},
           {"moved_bytes", said.moved},
           {"stayed_bytes", said.stayed},
           {"took_us", said.took_us},
@@ -83,39 +98,98 @@ nlohmann::json as_json(int process, const Result<ControlAnswer>& answer) {
           {"text", printable(answer.ok() ? std::string{said.text.data()} : answer.error().text())}};
 }
 
+void add_times(nlohmann::json& one, const CheckpointTimes& times) {
+  one["lock_us"] = times.lock_us;
+  one["checkpoint_us"] = times.checkpoint_us;
+  one["restore_us"] = times.restore_us;
+  one["unlock_us"] = times.unlock_us;
+}
+
 // With --all, a process that has ended since the listing does not count.
 bool has_ended_meanwhile(const PauseRequest& request, int process, const Error& error) {
   return request.all && (share::says_gone(error) || !is_running(process));
 }
 
-// Returns whether the process did as requested.
-bool tell_one(const PauseRequest& request, int process, Duration timeout, nlohmann::json& all) {
+int complain(int process, const std::string& why) {
+  fmt::print(stderr, "cuvmm: {}: {}\n", process, why);
+  return some_refused;
+}
+
+// The rest of `pause --deep`, once the process is paused.
+int pause_deeply(const PauseRequest& request, int process, Duration timeout, nlohmann::json& one) {
+  const DeepPauseOutcome outcome = take_off_devices(process, timeout);
+  const bool is_off = outcome.end == DeepPauseOutcome::End::OffDevices;
+  one["off_devices"] = is_off;
+  one["left_bytes"] = outcome.left;
+  one["why_on_devices"] = printable(outcome.why);
+  add_times(one, outcome.times);
+  if (outcome.end == DeepPauseOutcome::End::Unknown) {
+    one["done"] = false;
+    return complain(process, outcome.why + "; `cuvmm resume` goes on from here");
+  }
+  if (!request.json) print_deep(process, outcome);
+  return is_off ? 0 : paused_on_devices;
+}
+
+ControlRequest request_words(const PauseRequest& request, Duration timeout) {
   ControlRequest words;
   words.what = request.what;
   words.timeout_us = static_cast<std::uint64_t>(timeout.count());
   if (request.strict) words.flags |= share::control_flag::strict;
   if (request.partly) words.flags |= share::control_flag::partly;
+  return words;
+}
+
+struct Answered {
+  Result<ControlAnswer> answer;
+  std::string why_off_devices = {};  // if it could not return to them
+  std::optional<CheckpointTimes> times = {};
+};
+
+// A process that is off its devices refuses to resume before it is back.
+Answered tell_process(const PauseRequest& request, int process, Duration timeout) {
+  // Copying comes on top of the wait for running work.
+  constexpr Duration for_copies{600ll * 1'000'000};
+  const ControlRequest words = request_words(request, timeout);
+  const auto ask = [&] {
+    return share::tell(process, words, share::Deadline::after(timeout + for_copies));
+  };
+  Answered told{ask()};
+  // More than once if another command takes it off its devices meanwhile.
+  for (int tries = 0; tries < 3 && request.what == ControlWhat::Resume; ++tries) {
+    if (!told.answer.ok() || told.answer->presence == share::Presence::OnDevices) break;
+    const DeepReturnOutcome back = return_to_devices(process);
+    if (!back.is_back) {
+      told.why_off_devices = back.why;
+      break;
+    }
+    if (back.times) told.times = back.times;
+    told.answer = ask();
+  }
+  return told;
+}
+
+// Returns the exit status for this process.
+int tell_one(const PauseRequest& request, int process, Duration timeout, nlohmann::json& all) {
   if (!request.all && !is_running(process)) {
     constexpr const char* why = "no such process";
     all.push_back(as_json(process, Error{.kind = ErrorKind::NotFound, .subject = why}));
-    fmt::print(stderr, "cuvmm: {}: {}\n", process, why);
-    return false;
+    return complain(process, why);
   }
-  // Copying comes on top of the wait for running work.
-  constexpr Duration for_copies{600ll * 1'000'000};
-  const auto answer = share::tell(process, words, share::Deadline::after(timeout + for_copies));
-  if (!answer.ok() && has_ended_meanwhile(request, process, answer.error())) return true;
-  all.push_back(as_json(process, answer));
-  if (!answer.ok()) {
-    fmt::print(stderr, "cuvmm: {}: {}\n", process, answer.error().text());
-    return false;
+  const Answered told = tell_process(request, process, timeout);
+  const auto& answer = told.answer;
+  if (!answer.ok() && has_ended_meanwhile(request, process, answer.error())) return 0;
+  nlohmann::json& one = all.emplace_back(as_json(process, answer));
+  if (told.times) add_times(one, *told.times);
+  if (!answer.ok()) return complain(process, answer.error().text());
+  if (!told.why_off_devices.empty()) {
+    one["text"] = printable(told.why_off_devices);
+    return complain(process, told.why_off_devices + "; it stays paused, off its devices");
   }
-  if (answer->outcome == ControlOutcome::Done) {
-    if (!request.json) print_done(request, process, *answer);
-    return true;
-  }
-  fmt::print(stderr, "cuvmm: {}: {}\n", process, answer->text.data());
-  return false;
+  if (answer->outcome != ControlOutcome::Done) return complain(process, answer->text.data());
+  if (!request.json && told.times) print_times(process, "back on the device", *told.times);
+  if (!request.json) print_done(request, process, *answer);
+  return request.deep ? pause_deeply(request, process, timeout, one) : 0;
 }
 
 // The program's command line; empty if it is not accessible.
@@ -155,11 +229,14 @@ int tell_all(const PauseRequest& request) {
           "can");
     }
   }
-  bool done = true;
+  int status = 0;
   auto all = nlohmann::json::array();
-  for (const int process : processes) done = tell_one(request, process, *timeout, all) && done;
+  for (const int process : processes) {
+    const int of_process = tell_one(request, process, *timeout, all);
+    if (status != some_refused && of_process != 0) status = of_process;
+  }
   if (request.json) fmt::print("{}\n", nlohmann::json{{"schema", 1}, {"processes", all}}.dump(2));
-  return done ? 0 : 1;
+  return status;
 }
 
 CLI::App* add(CLI::App& app, const char* name, const char* text,
@@ -181,20 +258,25 @@ CLI::App* add(CLI::App& app, const char* name, const char* text,
 void add_pause(CLI::App& app, int& exit_status) {
   auto pause = std::make_shared<PauseRequest>();
   pause->what = ControlWhat::Pause;
-  add(app, "pause", "move a process's device memory to the host and block its CUDA calls", pause,
-      exit_status)
+  CLI::App* const command =
+      add(app, "pause", "move a process's device memory to the host and block its CUDA calls",
+          pause, exit_status);
+  command
       ->footer(
           "Examples:\n"
           "  cuvmm run --control -- ./program &    a program that can be paused\n"
           "  cuvmm pause --list                    which there are\n"
           "  cuvmm pause 4711                      its memory leaves the device, its CUDA calls "
           "block\n"
+          "  cuvmm pause --deep 4711               its contexts and modules leave as well\n"
           "  cuvmm pause --all --timeout 60s       every program of this user\n"
           "\n"
           "Exit status: 0, or 1 where a program was not paused: it continues as if nothing had "
           "been\n"
-          "asked.")
+          "asked; with --deep 3 where a program is paused, but its contexts and modules stay.")
       ->add_flag("--strict", pause->strict, "refuse if some memory cannot leave the device");
+  command->add_flag("--deep", pause->deep,
+                    "then take contexts and modules off the device too (driver 570 or newer)");
   auto resume = std::make_shared<PauseRequest>();
   resume->what = ControlWhat::Resume;
   add(app, "resume", "move a paused process's memory back and let it continue", resume, exit_status)

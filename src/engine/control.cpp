@@ -105,11 +105,36 @@ Result<PauseReport> Control::resume(Partly partly) {
   if (HookBypass::is_active()) return Error::invalid("resume", "from within a call");
   const Alone alone{busy_, Busy::Request, a_moment, upkeep_at_most};
   if (!alone.is_mine()) return Error::invalid("resume", "another pause or resume is under way");
+  if (presence() != share::Presence::OnDevices) {
+    return Error::invalid("resume",
+                          "it is off its devices; the command `cuvmm resume` restores it");
+  }
   const HookBypass bypass;
   const auto resumed = pauser_.resume(partly);
   if (resumed.ok()) resumes_.note(*resumed);
   publish();
   return resumed;
+}
+
+Result<void> Control::leave_devices() {
+  constexpr const char* leaving = "leave the devices";
+  const Alone alone{busy_, Busy::Request, a_moment, upkeep_at_most};
+  if (!alone.is_mine()) return Error::invalid(leaving, "another pause or resume is under way");
+  if (!pauser_.is_paused()) return Error::invalid(leaving, "it is not paused");
+  // A helper that goes on where another one died knows no better than that one what has left.
+  if (presence() == share::Presence::OnDevices) left_ = {};
+  presence_.store(share::Presence::Leaving);
+  return {};
+}
+
+void Control::has_left_devices(const share::LeftMemory& left) {
+  if (presence() != share::Presence::Leaving) return;
+  if (left != share::LeftMemory{}) left_ = left;
+  presence_.store(share::Presence::OffDevices);
+}
+
+void Control::has_returned_to_devices() {
+  presence_.store(share::Presence::OnDevices);
 }
 
 Size Control::cold_bytes(int device) const {
@@ -236,10 +261,28 @@ share::ControlAnswer Control::answer(const share::ControlRequest& request,
       said.outcome = share::ControlOutcome::Done;
       said.moved = paused_bytes();
       break;
+    case share::ControlWhat::LeaveDevices:
+      if (const auto granted = leave_devices(); granted.ok()) {
+        said.outcome = share::ControlOutcome::Done;
+      } else {
+        said.say(granted.error().text());
+      }
+      break;
+    case share::ControlWhat::HasLeft:
+    case share::ControlWhat::HasReturned:
+      said.outcome = share::ControlOutcome::Done;
+      if (request.what == share::ControlWhat::HasLeft) {
+        has_left_devices(request.left);
+      } else {
+        has_returned_to_devices();
+      }
+      break;
     default:
       said.say("no such request");
   }
   said.is_paused = is_paused() ? 1 : 0;
+  said.presence = presence();
+  said.left = left_;
   if (said.outcome == share::ControlOutcome::Done) said.ready = ready_bytes_.load();
   return said;
 }

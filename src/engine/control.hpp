@@ -45,7 +45,13 @@ class Control {
   Result<PauseReport> pause(Duration timeout, Strict strict,
                             const StillWanted& is_wanted = &always_wanted,
                             const StillWanted& may_move = &always_wanted);
+  // Refused while the process is off its devices, where a driver call would block.
   Result<PauseReport> resume(Partly partly);
+  // For a process outside that takes this one off its devices (share::ControlWhat::LeaveDevices).
+  Result<void> leave_devices();
+  void has_left_devices(const share::LeftMemory& left);
+  void has_returned_to_devices();
+  share::Presence presence() const { return presence_.load(); }
   bool is_paused() const { return is_paused_.load(); }
   Size paused_bytes() const { return paused_bytes_.load(); }
   Size ready_bytes() const { return ready_bytes_.load(); }
@@ -89,6 +95,9 @@ class Control {
   LastUses uses_;
   Placement placement_;  // changed only under busy_
   KnownKernels kernels_;
+  // Leaves OnDevices only under busy_.
+  std::atomic<share::Presence> presence_{share::Presence::OnDevices};
+  share::LeftMemory left_{};  // for the socket's thread only
   // Published copies for threads that do not hold busy_.
   std::atomic<bool> is_paused_{false};
   std::atomic<Size> paused_bytes_{0};

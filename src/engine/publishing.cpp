@@ -92,6 +92,7 @@ Figures figures_of(const Engine& engine) {
   const Control* const control = engine.control();
   if (control != nullptr) {
     figures.is_paused = control->is_paused() ? 1 : 0;
+    figures.is_off_devices = control->presence() == share::Presence::OffDevices ? 1 : 0;
     figures.paused = control->paused_bytes();
     figures.pauses = control->pauses().figures();
     figures.resumes = control->resumes().figures();

@@ -136,8 +136,12 @@ bool Tenancy::is_paused() const {
   return engine_.control() != nullptr && engine_.control()->is_paused();
 }
 
+// While the process is off its devices, only `cuvmm resume` can bring it back, and leases for the
+// calls would be held in vain.
 bool Tenancy::has_held_calls() const {
-  return engine_.calls().has_waiting();
+  const Control* const control = engine_.control();
+  const bool can_resume = control == nullptr || control->presence() == share::Presence::OnDevices;
+  return can_resume && engine_.calls().has_waiting();
 }
 
 void Tenancy::wait_outside(const std::function<void()>& wait) {

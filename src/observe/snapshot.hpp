@@ -92,6 +92,7 @@ struct ClientSample {
   std::optional<TimeSample> time;    // from the service
   std::optional<ClientTally> tally;  // from the service
   std::optional<Size> paused;        // bytes on the host while it is paused
+  bool is_off_devices = false;       // while it is paused: its contexts too
   std::optional<share::PauseFigures> pauses;
   std::optional<share::PauseFigures> resumes;
 

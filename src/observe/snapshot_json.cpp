@@ -74,6 +74,7 @@ json as_json(const ClientSample& client) {
                  {"holdings", json::array()}};
   for (const HoldingSample& one : client.holdings) object["holdings"].push_back(as_json(one));
   object["paused_bytes"] = or_null(client.paused);
+  object["off_devices"] = client.is_off_devices;
   if (client.pauses) object["pauses"] = as_json(*client.pauses);
   if (client.resumes) object["resumes"] = as_json(*client.resumes);
   if (const auto& time = client.time) {

@@ -13,14 +13,29 @@
 
 namespace cuvmm::share {
 
-enum class ControlWhat : std::uint32_t { Pause = 1, Resume = 2, State = 3 };
+enum class ControlWhat : std::uint32_t {
+  Pause = 1,
+  Resume = 2,
+  State = 3,
+  // From a process that takes this one off its devices with the driver's checkpoint functions.
+  // LeaveDevices is granted only while this process is paused. From then on until HasReturned, none
+  // of cuvmm's threads here calls the driver, and a Resume is refused.
+  LeaveDevices = 4,
+  HasLeft = 5,
+  HasReturned = 6,  // or never left
+};
+
+enum class Presence : std::uint32_t { OnDevices = 0, Leaving = 1, OffDevices = 2 };
+
+// What left each device, in MiB, by the device's number in NVML.
+using LeftMemory = std::array<std::uint32_t, 16>;
 
 namespace control_flag {
 inline constexpr std::uint32_t strict = 0x1;  // Pause: refuse if some memory cannot leave
 inline constexpr std::uint32_t partly = 0x2;  // Resume: continue with the memory that came back
 }  // namespace control_flag
 
-inline constexpr std::uint32_t control_version = 3;
+inline constexpr std::uint32_t control_version = 4;
 
 struct ControlRequest {
   std::uint32_t version = control_version;
@@ -28,6 +43,7 @@ struct ControlRequest {
   std::uint64_t timeout_us = 0;
   std::uint32_t flags = 0;
   std::uint32_t reserved = 0;
+  LeftMemory left{};  // HasLeft
 };
 
 enum class ControlOutcome : std::uint32_t { Done = 0, Refused = 1 };
@@ -46,7 +62,8 @@ struct ControlAnswer {
   std::uint64_t chunks_us = 0;  // allocating and releasing device memory
   std::uint64_t ready = 0;      // host bytes kept pinned for the next pause
   std::uint32_t is_paused = 0;
-  std::uint32_t reserved = 0;
+  Presence presence = Presence::OnDevices;
+  LeftMemory left{};             // unless OnDevices
   std::array<char, 256> text{};  // why it was refused, or why some memory stayed
 
   void say(const std::string& words);

@@ -47,7 +47,12 @@ std::string percent(const std::optional<double>& share) {
 }
 
 std::string command_of(const SeenProcess& process) {
-  if (process.answers()) return process.command();
+  if (process.answers()) {
+    const share::Figures& figures = process.figures();
+    if (figures.is_paused == 0) return process.command();
+    const char* const state = figures.is_off_devices != 0 ? "paused, off the card" : "paused";
+    return fmt::format("({}) {}", state, process.command());
+  }
   const double seconds = static_cast<double>(process.silent_for_us()) / 1e6;
   return fmt::format("(silent {:.0f} s) {}", seconds, process.command());
 }
@@ -191,6 +196,8 @@ nlohmann::json as_json(const SeenProcess& process) {
                            {"command", process.command()},
                            {"mode", printable(process.who().mode.data())},
                            {"version", printable(process.who().library_version.data())},
+                           {"paused", process.figures().is_paused != 0},
+                           {"off_devices", process.figures().is_off_devices != 0},
                            {"answers", process.answers()},
                            {"silent_us", process.silent_for_us()}};
   const auto memory = process.memory();

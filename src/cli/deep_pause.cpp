@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/deep_pause.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/size.hpp"
+#include "observe/devices.hpp"
+#include "share/checkpoint_lock.hpp"
+
+namespace cuvmm::cli {
+namespace {
+
+using share::ControlAnswer;
+using share::ControlOutcome;
+using share::ControlWhat;
+using share::LeftMemory;
+using share::Presence;
+using End = DeepPauseOutcome::End;
+
+// For answers that take no time, and for another command at work on the same process.
+constexpr Duration a_while{30'000'000};
+
+// What the program answers; its refusal is an Error text.
+struct Told {
+  std::optional<ControlAnswer> answer;  // if it did as it was told
+  std::string why;
+};
+
+Told tell(pid_t process, ControlWhat what, const LeftMemory& left = {}) {
+  share::ControlRequest request;
+  request.what = what;
+  request.left = left;
+  const auto answer = share::tell(process, request, share::Deadline::after(a_while));
+  if (!answer.ok()) return {.answer = {}, .why = answer.error().text()};
+  if (answer->outcome != ControlOutcome::Done) return {.answer = {}, .why = answer->text.data()};
+  return {.answer = *answer, .why = {}};
+}
+
+std::optional<observe::Nvml> nvml_for(pid_t process) {
+  const auto library = driver_library(process, "libnvidia-ml.so.1");
+  if (!library.ok()) return {};
+  auto nvml = observe::Nvml::load(library->c_str());
+  if (!nvml.ok()) return {};
+  return std::move(*nvml);
+}
+
+// Memory in use by the process, or by all processes where NVML does not list it.
+struct MemoryInUse {
+  Size of_process = 0;
+  Size of_all = 0;
+};
+using InUse = std::array<MemoryInUse, std::tuple_size_v<LeftMemory>>;
+
+InUse memory_in_use(const std::optional<observe::Nvml>& nvml, pid_t process) {
+  InUse all{};
+  for (std::uint32_t device = 0; nvml && device < all.size(); ++device) {
+    const auto use = nvml->use(device);
+    if (!use) break;
+    const auto own = use->processes.find(process);
+    all[device] = {.of_process = own != use->processes.end() ? own->second : 0,
+                   .of_all = use->used};
+  }
+  return all;
+}
+
+LeftMemory difference(const InUse& before, const InUse& after) {
+  LeftMemory left{};
+  for (std::size_t device = 0; device < left.size(); ++device) {
+    const bool is_listed = before[device].of_process != 0;
+    const Size was = is_listed ? before[device].of_process : before[device].of_all;
+    const Size is = is_listed ? after[device].of_process : after[device].of_all;
+    left[device] = static_cast<std::uint32_t>((was > is ? was - is : 0) / MiB);
+  }
+  return left;
+}
+
+Size sum(const LeftMemory& left) {
+  return std::accumulate(left.begin(), left.end(), Size{0}) * MiB;
+}
+
+// A driver that runs out of memory during a restore may never restore the process (seen with 580),
+// so this looks first. Empty if there is room, or if NVML does not say.
+std::string why_no_room(pid_t process, const LeftMemory& needed) {
+  const auto nvml = nvml_for(process);
+  const auto devices = nvml ? nvml->devices() : Result<std::vector<observe::NodeDevice>>{Error{}};
+  if (!devices.ok()) return {};
+  for (const observe::NodeDevice& device : *devices) {
+    if (device.index >= needed.size() || needed[device.index] == 0) continue;
+    const auto use = nvml->use(device.index);
+    const Size bytes = needed[device.index] * MiB;
+    const Size free = use && device.memory > use->used ? device.memory - use->used : 0;
+    if (!use || bytes <= free) continue;
+    return fmt::format("device {} has no room: its contexts and modules need {}, {} are free",
+                       device.index, print_size(bytes), print_size(free));
+  }
+  return {};
+}
+
+End end_of(ProcessCheckpoint::TakenOff taken) {
+  switch (taken) {
+    case ProcessCheckpoint::TakenOff::Yes:
+      return End::OffDevices;
+    case ProcessCheckpoint::TakenOff::No:
+      return End::OnDevices;
+    default:
+      return End::Unknown;
+  }
+}
+
+DeepPauseOutcome stays(pid_t process, const std::string& why) {
+  const Told told = tell(process, ControlWhat::HasReturned);
+  if (told.answer) return {.end = End::OnDevices, .why = why, .times = {}, .left = 0};
+  return {.end = End::Unknown, .why = told.why, .times = {}, .left = 0};
+}
+
+// Holding the lock, with the program's consent.
+DeepPauseOutcome take_off(pid_t process, const ControlAnswer& granted,
+                          ProcessCheckpoint::Begun begun, Duration timeout) {
+  auto checkpoint = ProcessCheckpoint::of(process);
+  if (!checkpoint.ok()) {
+    if (begun == ProcessCheckpoint::Begun::No) return stays(process, checkpoint.error().text());
+    return {.end = End::Unknown, .why = checkpoint.error().text(), .times = {}, .left = 0};
+  }
+  const auto nvml = nvml_for(process);
+  const InUse before = memory_in_use(nvml, process);
+  const auto outcome = checkpoint->take_off(begun, timeout);
+  const std::string why =
+      outcome.is_off == ProcessCheckpoint::TakenOff::Yes ? "" : outcome.why.text();
+  if (outcome.is_off == ProcessCheckpoint::TakenOff::No) return stays(process, why);
+  DeepPauseOutcome done{
+      .end = end_of(outcome.is_off), .why = why, .times = checkpoint->times(), .left = 0};
+  if (done.end != End::OffDevices) return done;
+  LeftMemory left = difference(before, memory_in_use(nvml, process));
+  if (sum(left) == 0) left = granted.left;  // it had left before
+  done.left = sum(left);
+  const Told told = tell(process, ControlWhat::HasLeft, left);
+  if (!told.answer) return {.end = End::Unknown, .why = told.why, .times = done.times, .left = 0};
+  return done;
+}
+
+}  // namespace
+
+DeepPauseOutcome take_off_devices(pid_t process, Duration timeout) {
+  DeepPauseOutcome failed{.end = End::Unknown, .why = {}, .times = {}, .left = 0};
+  const auto lock = share::lock_for_checkpoint(process, share::Deadline::after(a_while));
+  if (!lock.ok()) {
+    failed.why = lock.error().text();
+    return failed;
+  }
+  const Told before = tell(process, ControlWhat::State);
+  const Told granted = before.answer ? tell(process, ControlWhat::LeaveDevices) : before;
+  if (!granted.answer) {
+    failed.why = granted.why;
+    return failed;
+  }
+  const bool is_first = before.answer->presence == Presence::OnDevices;
+  return take_off(process, *granted.answer,
+                  is_first ? ProcessCheckpoint::Begun::No : ProcessCheckpoint::Begun::ByAnother,
+                  timeout);
+}
+
+DeepReturnOutcome return_to_devices(pid_t process) {
+  const auto failed = [](const std::string& why) {
+    return DeepReturnOutcome{.is_back = false, .why = why, .times = {}};
+  };
+  const Told seen = tell(process, ControlWhat::State);
+  if (!seen.answer) return failed(seen.why);
+  if (seen.answer->presence == Presence::OnDevices) {
+    return {.is_back = true, .why = {}, .times = {}};
+  }
+  const auto lock = share::lock_for_checkpoint(process, share::Deadline::after(a_while));
+  if (!lock.ok()) return failed(lock.error().text());
+  // Another command may have brought it back while this one waited.
+  const Told now = tell(process, ControlWhat::State);
+  if (!now.answer) return failed(now.why);
+  if (now.answer->presence == Presence::OnDevices) return {.is_back = true, .why = {}, .times = {}};
+  auto checkpoint = ProcessCheckpoint::of(process);
+  if (!checkpoint.ok()) return failed(checkpoint.error().text());
+  const auto is_off = checkpoint->is_off();
+  if (!is_off.ok()) return failed(is_off.error().text());
+  if (*is_off) {
+    const std::string why = why_no_room(process, now.answer->left);
+    if (!why.empty()) return failed(why);
+  }
+  const auto back = checkpoint->bring_back();
+  if (!back.ok()) return failed(back.error().text());
+  const Told told = tell(process, ControlWhat::HasReturned);
+  if (!told.answer) return failed(told.why);
+  return {.is_back = true, .why = {}, .times = checkpoint->times()};
+}
+
+}  // namespace cuvmm::cli

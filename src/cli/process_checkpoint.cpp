@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/process_checkpoint.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "cli/install_places.hpp"
+
+namespace cuvmm::cli {
+namespace {
+
+constexpr const char* taking_off = "take the process off its devices";
+constexpr const char* simulated_driver = "/cuvmm/sim/libcuda.so";
+
+// The simulated driver finds the process's card by the same variables.
+void adopt_simulated_card(pid_t process) {
+  std::ifstream environment{fmt::format("/proc/{}/environ", process), std::ios::binary};
+  for (std::string word; std::getline(environment, word, '\0');) {
+    const std::size_t equals = word.find('=');
+    if (equals == std::string::npos) continue;
+    const std::string name = word.substr(0, equals);
+    if (name == "VMM_SIM_CARD" || name == "VMM_SIM_DRIVER") {
+      ::setenv(name.c_str(), word.c_str() + equals + 1, 1);
+    }
+  }
+}
+
+class Stopwatch {
+ public:
+  explicit Stopwatch(std::uint64_t& total) : total_(total) {}
+  ~Stopwatch() { total_ += now_us() - began_; }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  std::uint64_t& total_;
+  const std::uint64_t began_ = now_us();
+};
+
+Error has_failed() {
+  return {.kind = ErrorKind::DriverFailed,
+          .doing = taking_off,
+          .subject = "the driver says that it cannot continue (CU_PROCESS_STATE_FAILED)"};
+}
+
+}  // namespace
+
+bool is_simulated(pid_t process) {
+  std::ifstream maps{fmt::format("/proc/{}/maps", process)};
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find(simulated_driver) != std::string::npos) return true;
+  }
+  return false;
+}
+
+Result<std::string> driver_library(pid_t process, const char* name) {
+  if (!is_simulated(process)) return std::string{name};
+  return TRY(find_sim_directory()) + "/" + name;
+}
+
+Result<ProcessCheckpoint> ProcessCheckpoint::of(pid_t process) {
+  const std::string library = TRY(driver_library(process, "libcuda.so.1"));
+  if (is_simulated(process)) adopt_simulated_card(process);
+  // The process may use devices that this variable hides here.
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+  const Driver driver = TRY(load_driver(library.c_str()));
+  // Not cuInit's error alone: a driver without the functions says so by itself.
+  if (!driver.has(Call::cuCheckpointProcessCheckpoint)) {
+    CUprocessState state{};
+    return driver.error_of(driver.cuCheckpointProcessGetState(process, &state), taking_off);
+  }
+  TRY(driver.check(driver.cuInit(0), "start the driver"));
+  return ProcessCheckpoint{process, driver};
+}
+
+Result<CUprocessState> ProcessCheckpoint::state() const {
+  CUprocessState state = CU_PROCESS_STATE_FAILED;
+  TRY(driver_.check(driver_.cuCheckpointProcessGetState(process_, &state),
+                    "read the process's state"));
+  return state;
+}
+
+Result<void> ProcessCheckpoint::lock(Duration timeout) {
+  const Stopwatch stopwatch{times_.lock_us};
+  CUcheckpointLockArgs args{};
+  // Zero would mean without limit.
+  args.timeoutMs = static_cast<unsigned>(
+      std::clamp<Duration::rep>(timeout.count() / 1000, 1, an_hour.count() / 1000));
+  return driver_.check(driver_.cuCheckpointProcessLock(process_, &args),
+                       "lock the process's calls");
+}
+
+Result<void> ProcessCheckpoint::checkpoint() {
+  const Stopwatch stopwatch{times_.checkpoint_us};
+  CUcheckpointCheckpointArgs args{};
+  return driver_.check(driver_.cuCheckpointProcessCheckpoint(process_, &args), taking_off);
+}
+
+Result<void> ProcessCheckpoint::restore() {
+  const Stopwatch stopwatch{times_.restore_us};
+  CUcheckpointRestoreArgs args{};
+  return driver_.check(driver_.cuCheckpointProcessRestore(process_, &args),
+                       "restore it to its devices");
+}
+
+Result<void> ProcessCheckpoint::unlock() {
+  const Stopwatch stopwatch{times_.unlock_us};
+  CUcheckpointUnlockArgs args{};
+  return driver_.check(driver_.cuCheckpointProcessUnlock(process_, &args),
+                       "unlock the process's calls");
+}
+
+ProcessCheckpoint::Outcome ProcessCheckpoint::take_off(Begun begun, Duration timeout) {
+  const TakenOff as_found = begun == Begun::No ? TakenOff::No : TakenOff::Stuck;
+  const auto before = state();
+  if (!before.ok()) return {as_found, before.error()};
+  if (*before == CU_PROCESS_STATE_FAILED) return {TakenOff::Stuck, has_failed()};
+  if (*before != CU_PROCESS_STATE_RUNNING && begun == Begun::No) {
+    return {TakenOff::No, Error::invalid(taking_off, "another tool has locked its driver calls")};
+  }
+  if (*before == CU_PROCESS_STATE_CHECKPOINTED) return {};
+  if (*before == CU_PROCESS_STATE_RUNNING) {
+    // A lock that fails leaves the process running.
+    if (const auto locked = lock(timeout); !locked.ok()) return {TakenOff::No, locked.error()};
+  }
+  const auto taken = checkpoint();
+  if (taken.ok()) return {};
+  const auto undone = bring_back();
+  return {undone.ok() ? TakenOff::No : TakenOff::Stuck, taken.error()};
+}
+
+Result<void> ProcessCheckpoint::bring_back() {
+  CUprocessState now = TRY(state());
+  if (now == CU_PROCESS_STATE_CHECKPOINTED) {
+    TRY(restore());
+    now = TRY(state());
+  }
+  if (now == CU_PROCESS_STATE_LOCKED) {
+    TRY(unlock());
+    now = TRY(state());
+  }
+  if (now == CU_PROCESS_STATE_RUNNING) return {};
+  return has_failed();
+}
+
+Result<bool> ProcessCheckpoint::is_off() const {
+  return TRY(state()) == CU_PROCESS_STATE_CHECKPOINTED;
+}
+
+}  // namespace cuvmm::cli

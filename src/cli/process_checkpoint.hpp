@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The driver's checkpoint of another process: its contexts and modules leave the card and come
+// back. Every step begins with the state that the driver reports, so it goes on where a process
+// that died has left off.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "base/clock.hpp"
+#include "driver/driver.hpp"
+
+namespace cuvmm::cli {
+
+struct CheckpointTimes {
+  std::uint64_t lock_us = 0;
+  std::uint64_t checkpoint_us = 0;
+  std::uint64_t restore_us = 0;
+  std::uint64_t unlock_us = 0;
+};
+
+class ProcessCheckpoint {
+ public:
+  // Loads and starts the driver that the process uses.
+  static Result<ProcessCheckpoint> of(pid_t process);
+
+  enum class TakenOff : std::uint8_t {
+    Yes,
+    No,     // it is on its devices, as before
+    Stuck,  // its calls stay locked; bring_back() may help later
+  };
+  struct Outcome {
+    TakenOff is_off = TakenOff::Yes;
+    Error why;  // unless Yes
+  };
+  enum class Begun : std::uint8_t { No, ByAnother };
+  // Locks the process's driver calls, waiting at most `timeout` for those inside, and takes it off
+  // the card. If another process of cuvmm's has begun with it, goes on from there; otherwise a
+  // process that is not running belongs to another tool, and is left alone.
+  Outcome take_off(Begun begun, Duration timeout);
+  // To the card, and unlocks its calls. What fails can be repeated.
+  Result<void> bring_back();
+  // Whether a bring_back() needs room on the devices. Fails if the driver does not know the
+  // process.
+  Result<bool> is_off() const;
+
+  const CheckpointTimes& times() const { return times_; }
+
+ private:
+  ProcessCheckpoint(pid_t process, const Driver& driver) : process_(process), driver_(driver) {}
+  Result<CUprocessState> state() const;
+  Result<void> lock(Duration timeout);
+  Result<void> checkpoint();
+  Result<void> restore();
+  Result<void> unlock();
+
+  pid_t process_;
+  Driver driver_;
+  CheckpointTimes times_;
+};
+
+// Whether the process runs on the simulated driver, so that its times are not a card's.
+bool is_simulated(pid_t process);
+// How to load a library of the driver that the process uses: libcuda.so.1, libnvidia-ml.so.1. The
+// simulated ones are those of this installation, and find the process's card only once
+// ProcessCheckpoint::of() has been called.
+Result<std::string> driver_library(pid_t process, const char* name);
+
+}  // namespace cuvmm::cli

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include "base/fd.hpp"
+#include "base/result.hpp"
+#include "share/system_error.hpp"
+
+namespace cuvmm::share {
+
+// Excludes other processes of this user from taking the process off its devices, or bringing it
+// back, while the result is open. The kernel releases the lock when its owner ends, however it
+// ends. TimedOut if another process still has it at the deadline.
+Result<Fd> lock_for_checkpoint(pid_t process, Deadline until);
+
+}  // namespace cuvmm::share

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// cuvmm pause --deep, and the resume after it, with a driver that fails and helpers that die.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "preload/run_program.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+constexpr const char* all_right = " steps found what they had written";
+constexpr int paused_on_devices = 3;
+
+// A program on a card that it shares, under cuvmm in the background, as $program, and the commands
+// that a script then runs beside it. The card has 128 MiB: the program has 32 MiB that cuvmm
+// serves, and an array of 16 MiB that it does not.
+class DeepPause : public ::testing::Test {
+ protected:
+  void TearDown() override {
+    ::unlink(("/dev/shm/cuvmm-sim-card-" + std::to_string(::geteuid()) + "-" + card_).c_str());
+  }
+
+  Finished run_beside(const std::string& script, const std::string& steps = "40 10",
+                      const std::string& more = "") {
+    const std::string start =
+        on_card() + "--control -- " + program("array") + " " + steps + " & runner=$!\n" +
+        "for i in $(seq 200); do\n"
+        "  program=$(ls " +
+        own_folder() +
+        "/cuvmm 2>/dev/null | sed -n 's/^control-\\([0-9]*\\)-[0-9]*$/\\1/p')\n"
+        "  [ -n \"$program\" ] && break; sleep 0.05\n"
+        "done\nsleep 0.2\n";
+    return run_program({"sh", "-c", more + start + script + "\nwait $runner && echo ended well"},
+                       {{"XDG_RUNTIME_DIR", own_folder()}});
+  }
+  std::string on_card() const { return cli() + " run --sim=memory=128M,card=" + card_ + " "; }
+  static std::string pause(const std::string& more = "") {
+    return cli() + " pause --deep $program " + more + "; echo \"pause $?\"\n";
+  }
+  static std::string resume(const std::string& more = "") {
+    return cli() + " resume $program " + more + "; echo \"resume $?\"\n";
+  }
+  static std::string fault(const std::string& fault) { return "VMM_SIM_FAULT=" + fault + " "; }
+  // Kills the command while it is about to make the call.
+  static std::string killed_at(const std::string& call, const std::string& command) {
+    return "VMM_SIM_DELAY=" + call + "=5s " + cli() + " " + command +
+           " $program & helper=$!; sleep 0.5; kill -9 $helper; wait $helper; echo \"killed $?\"\n";
+  }
+  static void expect_all_right(const Finished& finished) {
+    EXPECT_TRUE(says(finished, all_right)) << finished.err;
+    EXPECT_TRUE(says(finished, "ended well")) << finished.err;
+  }
+
+ private:
+  const std::string card_ = "deep-" + std::to_string(::getpid());
+};
+
+TEST_F(DeepPause, EverythingLeavesTheCardAndComesBack) {
+  const Finished finished = run_beside(pause("--json") + "sleep 0.2\n" + resume("--json"));
+  EXPECT_TRUE(says(finished, "pause 0"));
+  EXPECT_TRUE(says(finished, "\"off_devices\": true"));
+  EXPECT_TRUE(says(finished, "\"left_bytes\": 16777216"));
+  EXPECT_TRUE(says(finished, "resume 0"));
+  EXPECT_TRUE(says(finished, "\"off_devices\": false"));
+  expect_all_right(finished);
+}
+
+TEST_F(DeepPause, MayHappenAgain) {
+  const Finished finished =
+      run_beside(pause() + resume() + pause() + resume() + pause() + resume());
+  EXPECT_EQ(finished.out.find("pause 1"), std::string::npos) << finished.err;
+  EXPECT_TRUE(says(finished, "back on the device"));
+  expect_all_right(finished);
+}
+
+TEST_F(DeepPause, OfAPausedProgramTakesTheRestOff) {
+  const Finished finished =
+      run_beside(cli() + " pause $program\n" + pause() + pause("--json") + resume());
+  EXPECT_TRUE(says(finished, "off the device: 16.0 MiB of contexts and modules"));
+  EXPECT_TRUE(says(finished, "\"left_bytes\": 16777216"));
+  EXPECT_EQ(finished.out.find("pause 3"), std::string::npos) << finished.out;
+  expect_all_right(finished);
+}
+
+// So that nothing in the program calls the driver, whose calls would block.
+TEST_F(DeepPause, TheControlSocketStillAnswers) {
+  const Finished finished =
+      run_beside(pause() + "timeout 5 " + cli() + " pause $program --json; echo \"again $?\"\n" +
+                 "timeout 5 " + cli() + " pause --list >/dev/null; echo \"list $?\"\n" + resume());
+  EXPECT_TRUE(says(finished, "again 0"));
+  EXPECT_TRUE(says(finished, "list 0"));
+  expect_all_right(finished);
+}
+
+TEST_F(DeepPause, TopShowsTheState) {
+  const std::string top = cli() + " top -1 $program\n";
+  const Finished finished = run_beside(top + pause() + top + cli() + " top --json $program\n" +
+                                       resume() + "echo back\n" + top);
+  EXPECT_TRUE(says(finished, "(paused, off the card) "));
+  EXPECT_TRUE(says(finished, "\"off_devices\": true"));
+  EXPECT_EQ(finished.out.find("(paused", finished.out.find("back\n")), std::string::npos);
+  expect_all_right(finished);
+}
+
+struct Refusal {
+  const char* call;
+  const char* answer;
+};
+class DeepPauseRefused : public DeepPause, public ::testing::WithParamInterface<Refusal> {};
+
+TEST_P(DeepPauseRefused, LeavesAPlainPauseAndSaysWhy) {
+  const std::string refuse = fault(std::string{GetParam().call} + ":1=" + GetParam().answer);
+  const Finished finished = run_beside(refuse + pause("--json") + resume());
+  EXPECT_TRUE(says(finished, "pause " + std::to_string(paused_on_devices)));
+  EXPECT_TRUE(says(finished, "\"done\": true"));
+  EXPECT_TRUE(says(finished, "\"paused\": true"));
+  EXPECT_TRUE(says(finished, "\"off_devices\": false"));
+  EXPECT_TRUE(says(finished, GetParam().answer));
+  EXPECT_TRUE(says(finished, "resume 0"));
+  expect_all_right(finished);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    ByTheDriver, DeepPauseRefused,
+    ::testing::Values(Refusal{"cuInit", "CUDA_ERROR_NO_DEVICE"},
+                      Refusal{"cuCheckpointProcessGetState", "CUDA_ERROR_INVALID_VALUE"},
+                      Refusal{"cuCheckpointProcessLock", "CUDA_ERROR_NOT_READY"},
+                      Refusal{"cuCheckpointProcessCheckpoint", "CUDA_ERROR_NOT_SUPPORTED"}),
+    [](const auto& refusal) { return refusal.param.call; });
+
+TEST_F(DeepPause, OnAnOlderDriverIsAPlainPause) {
+  const Finished finished = run_beside(pause() + resume(), "40 10", "export VMM_SIM_DRIVER=12.4; ");
+  EXPECT_TRUE(says(finished, "pause " + std::to_string(paused_on_devices)));
+  EXPECT_TRUE(says(finished, "its contexts and modules stay on the device"));
+  EXPECT_TRUE(says(finished, "12.8"));
+  expect_all_right(finished);
+}
+
+TEST_F(DeepPause, WhatCannotBeUndoneIsUndoneByTheResume) {
+  const std::string refuse = fault(
+      "cuCheckpointProcessCheckpoint:1=CUDA_ERROR_UNKNOWN,"
+      "cuCheckpointProcessUnlock:1=CUDA_ERROR_UNKNOWN");
+  const Finished finished = run_beside(refuse + pause("--json") + resume());
+  EXPECT_TRUE(says(finished, "pause 1"));
+  EXPECT_TRUE(says(finished, "\"done\": false"));
+  EXPECT_TRUE(says(finished, "resume 0"));
+  expect_all_right(finished);
+}
+
+class DeepResumeRefused : public DeepPause, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(DeepResumeRefused, CanBeRepeated) {
+  const std::string refuse = fault(std::string{GetParam()} + ":1=CUDA_ERROR_OPERATING_SYSTEM");
+  const Finished finished = run_beside(pause() + refuse + resume("--json") + resume());
+  EXPECT_TRUE(says(finished, "pause 0"));
+  EXPECT_TRUE(says(finished, "resume 1"));
+  EXPECT_TRUE(says(finished, "CUDA_ERROR_OPERATING_SYSTEM"));
+  EXPECT_TRUE(says(finished, "resume 0"));
+  expect_all_right(finished);
+}
+
+INSTANTIATE_TEST_SUITE_P(ByTheDriver, DeepResumeRefused,
+                         ::testing::Values("cuInit", "cuCheckpointProcessGetState",
+                                           "cuCheckpointProcessRestore",
+                                           "cuCheckpointProcessUnlock"),
+                         [](const auto& call) { return call.param; });
+
+class DeepPauseKilled : public DeepPause, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(DeepPauseKilled, AResumeGoesOnFromThere) {
+  const Finished finished = run_beside(killed_at(GetParam(), "pause --deep") + resume());
+  EXPECT_TRUE(says(finished, "killed 137"));
+  EXPECT_TRUE(says(finished, "resume 0"));
+  expect_all_right(finished);
+}
+
+TEST_P(DeepPauseKilled, AnotherDeepPauseGoesOnFromThere) {
+  const Finished finished = run_beside(killed_at(GetParam(), "pause --deep") + pause() + resume());
+  EXPECT_TRUE(says(finished, "killed 137"));
+  EXPECT_TRUE(says(finished, "pause 0"));
+  EXPECT_TRUE(says(finished, "resume 0"));
+  expect_all_right(finished);
+}
+
+INSTANTIATE_TEST_SUITE_P(Before, DeepPauseKilled,
+                         ::testing::Values("cuInit", "cuCheckpointProcessGetState",
+                                           "cuCheckpointProcessLock",
+                                           "cuCheckpointProcessCheckpoint"),
+                         [](const auto& call) { return call.param; });
+
+// The program is stopped, so that the command cannot tell it that it is off the card.
+TEST_F(DeepPause, AResumeGoesOnAfterAKillBehindTheCheckpoint) {
+  const Finished finished =
+      run_beside("VMM_SIM_DELAY=cuCheckpointProcessCheckpoint=600ms " + cli() +
+                 " pause --deep $program & helper=$!; sleep 0.4; kill -STOP $program; sleep 0.8\n"
+                 "kill -9 $helper; wait $helper; echo \"killed $?\"; kill -CONT $program\n" +
+                 resume());
+  EXPECT_TRUE(says(finished, "killed 137"));
+  EXPECT_TRUE(says(finished, "back on the device"));
+  expect_all_right(finished);
+}
+
+class DeepResumeKilled : public DeepPause, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(DeepResumeKilled, AnotherResumeGoesOnFromThere) {
+  const Finished finished = run_beside(pause() + killed_at(GetParam(), "resume") + resume());
+  EXPECT_TRUE(says(finished, "pause 0"));
+  EXPECT_TRUE(says(finished, "killed 137"));
+  EXPECT_TRUE(says(finished, "resume 0"));
+  expect_all_right(finished);
+}
+
+INSTANTIATE_TEST_SUITE_P(Before, DeepResumeKilled,
+                         ::testing::Values("cuInit", "cuCheckpointProcessGetState",
+                                           "cuCheckpointProcessRestore",
+                                           "cuCheckpointProcessUnlock"),
+                         [](const auto& call) { return call.param; });
+
+// A driver that lacks room during a restore may never restore the process.
+TEST_F(DeepPause, WithoutRoomTheDriverIsNotAskedToRestore) {
+  const Finished finished =
+      run_beside(pause() + on_card() + "-- " + example("take_turns") +
+                 " --mib 128 --steps 60 --rest 50 & other=$!; sleep 1\n"
+                 "VMM_SIM_FAULT=cuCheckpointProcessRestore:1=CUDA_ERROR_UNKNOWN " +
+                 resume() + "wait $other\n" + resume());
+  EXPECT_TRUE(says(finished, "pause 0"));
+  EXPECT_TRUE(says(finished, "resume 1"));
+  EXPECT_NE(finished.err.find("has no room"), std::string::npos) << finished.err;
+  EXPECT_TRUE(says(finished, "resume 0"));
+  EXPECT_TRUE(says(finished, "all of 60 steps"));
+  expect_all_right(finished);
+}
+
+TEST_F(DeepPause, ALockedProcessOfAnotherToolIsLeftAlone) {
+  const Finished finished =
+      run_beside(cli() + " pause $program\n" +
+                 fault("cuCheckpointProcessLock:1=CUDA_ERROR_ILLEGAL_STATE") + pause() + resume());
+  EXPECT_TRUE(says(finished, "pause " + std::to_string(paused_on_devices)));
+  EXPECT_TRUE(says(finished, "resume 0"));
+  expect_all_right(finished);
+}
+
+TEST_F(DeepPause, AKilledProgramLeavesNothing) {
+  const Finished finished =
+      run_beside(pause() + "kill -9 $program\nwait $runner\n" + resume() + on_card() + "-- " +
+                 example("take_turns") + " --mib 128 --steps 2");
+  EXPECT_TRUE(says(finished, "pause 0"));
+  EXPECT_TRUE(says(finished, "resume 1"));
+  EXPECT_TRUE(says(finished, "all of 2 steps"));
+}
+
+}  // namespace
+}  // namespace cuvmm::test
