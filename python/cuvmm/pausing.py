@@ -28,7 +28,8 @@ class PauseReport(NamedTuple):
     `moved` bytes moved. `stayed` bytes could not leave, or have not come back; `why` gives the
     reason. The program was stopped for `held_us`. `drain_us` to `chunks_us` are the five parts of
     `took_us`: draining work, getting host memory, copying, mapping, and taking or releasing device
-    memory.
+    memory. `off_devices`: whether a deep pause took contexts and modules off the devices too; if it
+    did not, `why` gives the reason.
     """
     moved: int
     stayed: int
@@ -40,6 +41,7 @@ class PauseReport(NamedTuple):
     maps_us: int
     chunks_us: int
     why: str
+    off_devices: bool = False
 
 
 class AwayInfo(NamedTuple):
@@ -57,24 +59,26 @@ class AwayInfo(NamedTuple):
 
 
 def _report(report: _capi.PauseReport) -> PauseReport:
-    return fields(report, PauseReport, why=report.why.decode(errors="replace"))
+    return fields(report, PauseReport, why=report.why.decode(errors="replace"), off_devices=False)
 
 
 def _tell(process: int, *words: str) -> PauseReport:
     """Pauses or resumes another process through the command line."""
     if isinstance(process, bool) or not isinstance(process, int) or process <= 0:
         raise InvalidArgument(f"{process!r} is not a process number")
-    all_said = json.loads(command(*words, "--json", str(process), accept=(0, 1)))
+    all_said = json.loads(command(*words, "--json", str(process), accept=(0, 1, 3)))
     said = all_said["processes"][0]
     if not said["done"]:
-        raise error_of(f"{process}: {said['text']}")
-    return PauseReport(moved=said["moved_bytes"], stayed=said["stayed_bytes"], why=said["text"],
+        raise error_of(f"{process}: {said.get('why_on_devices') or said['text']}")
+    return PauseReport(moved=said["moved_bytes"], stayed=said["stayed_bytes"],
+                       why=said.get("why_on_devices") or said["text"],
+                       off_devices=said["off_devices"],
                        **{name: said[name] for name in PauseReport._fields
                           if name.endswith("_us")})
 
 
-def pause(process: Optional[int] = None, *, timeout: float = 10.0, strict: bool = False
-          ) -> PauseReport:
+def pause(process: Optional[int] = None, *, timeout: float = 10.0, strict: bool = False,
+          deep: bool = False) -> PauseReport:
     """Moves everything that a process holds on its devices to the host, at unchanged addresses.
 
     From now until resume(), calls that touch memory or submit work block, in every thread. First
@@ -84,10 +88,16 @@ def pause(process: Optional[int] = None, *, timeout: float = 10.0, strict: bool 
     Acts on this process, or on the process with the id `process`, which must belong to the same
     user. Raises NotFound if that process cannot be reached, and TimedOut if its work does not end
     in time; the program then continues.
+
+    With `deep`, which only another process can ask for, the driver's checkpoint then takes contexts
+    and modules off the devices too. If the driver refuses that, the process is only paused.
     """
     wait = microseconds(timeout)
     if process is not None:
-        return _tell(process, "pause", "--timeout", f"{wait}us", *(["--strict"] if strict else []))
+        flags = (["--strict"] if strict else []) + (["--deep"] if deep else [])
+        return _tell(process, "pause", "--timeout", f"{wait}us", *flags)
+    if deep:
+        raise InvalidArgument("a process cannot take itself off its devices: name another one")
     report = _capi.PauseReport()
     _capi.library().pause(wait, _STRICT if strict else 0, byref(report))
     return _report(report)

@@ -90,6 +90,12 @@ class Commands(unittest.TestCase):
         report = cuvmm.resume(program.pid)
         self.assertGreater(report.moved, 0)
         self.assertGreaterEqual(report.took_us, report.maps_us)
+        # Its card is not shared, so the simulated driver cannot take it off.
+        paused = cuvmm.pause(program.pid, deep=True)
+        self.assertGreater(paused.moved, 0)
+        self.assertFalse(paused.off_devices)
+        self.assertIn("CUDA_ERROR_NOT_SUPPORTED", paused.why)
+        self.assertGreater(cuvmm.resume(program.pid).moved, 0)
 
     def test_pausing_an_unreachable_process_raises(self):
         with self.assertRaisesRegex(cuvmm.NotFound, "no such process"):
