@@ -121,8 +121,11 @@ Result<void> Control::leave_devices() {
   const Alone alone{busy_, Busy::Request, a_moment, upkeep_at_most};
   if (!alone.is_mine()) return Error::invalid(leaving, "another pause or resume is under way");
   if (!pauser_.is_paused()) return Error::invalid(leaving, "it is not paused");
-  // A helper that goes on where another one died knows no better than that one what has left.
-  if (presence() == share::Presence::OnDevices) left_ = {};
+  if (presence() == share::Presence::OnDevices) {
+    const HookBypass bypass;
+    forget_ended_work_();
+    left_ = {};
+  }
   presence_.store(share::Presence::Leaving);
   return {};
 }

@@ -23,6 +23,7 @@ class Control {
   // disuse.
   Control(const ProgramParts& dependencies, SizeLimit ahead, Duration idle = Duration{10'000'000})
       : memory_(dependencies.memory),
+        forget_ended_work_(dependencies.forget_ended_work),
         ahead_(ahead),
         idle_(idle),
         pauser_(dependencies),
@@ -81,6 +82,7 @@ class Control {
   share::ControlAnswer answer(const share::ControlRequest& request, const StillWanted& is_wanted);
 
   Memory& memory_;
+  const std::function<void()> forget_ended_work_;
   const SizeLimit ahead_;
   const Duration idle_;
   // Admits one operation at a time. Not a lock in the lock order: operations take all locks.

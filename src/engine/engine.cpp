@@ -47,7 +47,8 @@ const char* name_of_call(std::uint16_t call) {
 
 // Returns nullptr if there is no served memory to pause.
 std::unique_ptr<Control> make_control(const Driver& driver, Serving* serving, CallBarrier& calls,
-                                      Scheduling& scheduling, SizeLimit ahead) {
+                                      Scheduling& scheduling, TimeLease& time_lease,
+                                      SizeLimit ahead) {
   if (serving == nullptr) return nullptr;
   return std::make_unique<Control>(
       ProgramParts{.driver = driver,
@@ -55,7 +56,8 @@ std::unique_ptr<Control> make_control(const Driver& driver, Serving* serving, Ca
                    .calls = calls,
                    .settle_queued =
                        [&scheduling](std::uint64_t until) { return scheduling.settle_all(until); },
-                   .is_scheduled = [&scheduling] { return scheduling.is_on(); }},
+                   .is_scheduled = [&scheduling] { return scheduling.is_on(); },
+                   .forget_ended_work = [&time_lease] { time_lease.forget_ended_work(); }},
       ahead);
 }
 
@@ -81,7 +83,8 @@ Engine::Engine(const Driver& driver, Options options)
                                           per_thread_use_, watch_, captures_,
                                           [this] { return sees_everything(); }})
                    : nullptr),
-      control_(make_control(driver_, serving_.get(), calls_, scheduling_, options_.pause_ahead)),
+      control_(make_control(driver_, serving_.get(), calls_, scheduling_, time_lease_,
+                            options_.pause_ahead)),
       stores_(driver_, memory_settings(options_),
               serving_ != nullptr ? &serving_->memory : nullptr) {}
 

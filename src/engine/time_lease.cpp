@@ -225,6 +225,15 @@ void TimeLease::look_at_board() {
   }
 }
 
+void TimeLease::forget_ended_work() {
+  for (const auto& place : devices_) {
+    OfDevice* const device = place.load(std::memory_order_acquire);
+    if (device == nullptr) continue;
+    const Holding holding{lock_};
+    look_at_flights(*device, now_ns());
+  }
+}
+
 // Returns the time until the next look, in ns.
 std::uint64_t TimeLease::look_at(OfDevice& device) {
   const std::uint64_t now = now_ns();

@@ -42,6 +42,8 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
 
   // Call before the driver destroys the context: its events are not queried again.
   void context_ends(CUcontext context);
+  // Once all work has ended: the thread makes no driver call until there is work again.
+  void forget_ended_work();
   // For the end of the process: no call waits any longer, and the thread stays out of the driver.
   void shut_down();
 

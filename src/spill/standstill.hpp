@@ -18,6 +18,8 @@ struct ProgramParts {
   // Waits until queued calls have been handed to the driver; false if they were not by `until`.
   std::function<bool(std::uint64_t until)> settle_queued = [](std::uint64_t) { return true; };
   std::function<bool()> is_scheduled = [] { return false; };
+  // Once all work has ended: a thread that watches for that stops asking the driver.
+  std::function<void()> forget_ended_work = [] {};
 };
 
 // Polled by long steps: false once the caller no longer wants the result.

@@ -1,9 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuvmm pause --deep, and the resume after it, with a driver that fails and helpers that die.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <string>
+#include <thread>
+
+#include "driver/cuda.hpp"
 #include "preload/run_program.hpp"
+#include "sim/card/books.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -17,7 +26,10 @@ constexpr int paused_on_devices = 3;
 class DeepPause : public ::testing::Test {
  protected:
   void TearDown() override {
-    ::unlink(("/dev/shm/cuvmm-sim-card-" + std::to_string(::geteuid()) + "-" + card_).c_str());
+    ::unlink(file().c_str());
+  }
+  std::string file() const {
+    return "/dev/shm/cuvmm-sim-card-" + std::to_string(::geteuid()) + "-" + card_;
   }
 
   Finished run_beside(const std::string& script, const std::string& steps = "40 10",
@@ -33,6 +45,8 @@ class DeepPause : public ::testing::Test {
     return run_program({"sh", "-c", more + start + script + "\nwait $runner && echo ended well"},
                        {{"XDG_RUNTIME_DIR", own_folder()}});
   }
+  const std::string& card() const { return card_; }
+  static std::string daemon() { return cli() + "d"; }
   std::string on_card() const { return cli() + " run --sim=memory=128M,card=" + card_ + " "; }
   static std::string pause(const std::string& more = "") {
     return cli() + " pause --deep $program " + more + "; echo \"pause $?\"\n";
@@ -89,6 +103,50 @@ TEST_F(DeepPause, TheControlSocketStillAnswers) {
                  "timeout 5 " + cli() + " pause --list >/dev/null; echo \"list $?\"\n" + resume());
   EXPECT_TRUE(says(finished, "again 0"));
   EXPECT_TRUE(says(finished, "list 0"));
+  expect_all_right(finished);
+}
+
+// Prints "waits: NAME" for each thread of the program that waits for the driver's lock, several times
+// over half a second. The lock is in the card's file.
+constexpr const char* print_waiting_threads = R"(
+card=$(grep cuvmm-sim-card /proc/$program/maps | head -1)
+begin=0x${card%%-*}; end=${card#*-}; end=0x${end%% *}
+for i in 1 2 3 4 5 6 7 8 9 10; do
+  for thread in /proc/$program/task/*; do
+    read -r name <$thread/comm
+    read -r call word rest <$thread/syscall || call=unknown
+    [ "$call" = 202 ] && [ $((word)) -ge $((begin)) ] && [ $((word)) -lt $((end)) ] &&
+      echo "waits: $name"
+    [ "$call" = unknown ] && echo "unknown"
+  done
+  sleep 0.05
+done
+)";
+
+void expect_only_the_program_waits(const Finished& finished) {
+  EXPECT_TRUE(says(finished, "waits: cuvmm_program_a"));
+  EXPECT_EQ(finished.out.find("waits: cuvmm-"), std::string::npos) << finished.out;
+}
+
+TEST_F(DeepPause, NoThreadOfCuvmmsWaitsInTheDriver) {
+  const Finished finished = run_beside(
+      pause() + print_waiting_threads + resume(), "40 10",
+      "export VMM_PAUSE_AHEAD=32M VMM_SPILL=host VMM_SCHEDULE=fifo VMM_CLIENT=program; ");
+  if (finished.out.find("unknown") != std::string::npos) GTEST_SKIP() << "needs rights to trace";
+  expect_only_the_program_waits(finished);
+  expect_all_right(finished);
+}
+
+// A thread watches the program's work, of which the last marks may not have been looked at.
+TEST_F(DeepPause, NoThreadThatSharesTimeWaitsInTheDriver) {
+  const Finished finished = run_beside(
+      pause() + print_waiting_threads + resume() + "kill $other $service; wait $other $service\n",
+      "40 10",
+      daemon() + " --sim=card=" + card() + ",memory=128M --time share & service=$!; sleep 0.5\n" +
+          on_card() + "-- " + example("take_turns") +
+          " --mib 32 --steps 100000 --rest 0 & other=$!\n");
+  if (finished.out.find("unknown") != std::string::npos) GTEST_SKIP() << "needs rights to trace";
+  expect_only_the_program_waits(finished);
   expect_all_right(finished);
 }
 
@@ -215,6 +273,66 @@ INSTANTIATE_TEST_SUITE_P(Before, DeepResumeKilled,
                                            "cuCheckpointProcessRestore",
                                            "cuCheckpointProcessUnlock"),
                          [](const auto& call) { return call.param; });
+
+TEST_F(DeepPause, AResumeWaitsForADeepPauseUnderWay) {
+  const Finished finished = run_beside("{ VMM_SIM_DELAY=cuCheckpointProcessCheckpoint=800ms " +
+                                       pause() + "} & helper=$!; sleep 0.4\n" + resume() +
+                                       "wait $helper\n");
+  EXPECT_TRUE(says(finished, "pause 0"));
+  EXPECT_TRUE(says(finished, "back on the device"));
+  EXPECT_TRUE(says(finished, "resume 0"));
+  expect_all_right(finished);
+}
+
+// Lets the driver say that it has lost the first process that it takes off the card.
+class LosesAProcess {
+ public:
+  explicit LosesAProcess(std::string path) : path_(std::move(path)), thread_([this] { lose(); }) {}
+  ~LosesAProcess() {
+    ends_ = true;
+    thread_.join();
+  }
+
+ private:
+  void lose() {
+    sim::CardBooks* books = nullptr;
+    for (; !ends_; ::usleep(1000)) {
+      if (books == nullptr) books = map();
+      if (books == nullptr) continue;
+      for (sim::CardMember& member : books->members) {
+        std::uint32_t seen = CU_PROCESS_STATE_CHECKPOINTED;
+        member.checkpoint.compare_exchange_strong(seen, CU_PROCESS_STATE_FAILED);
+      }
+    }
+    if (books != nullptr) ::munmap(books, sizeof *books);
+  }
+  sim::CardBooks* map() const {
+    const int file = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
+    if (file < 0) return nullptr;
+    struct stat facts {};
+    const bool is_whole = ::fstat(file, &facts) == 0 &&
+                          facts.st_size >= static_cast<off_t>(sizeof(sim::CardBooks));
+    void* const books = is_whole ? ::mmap(nullptr, sizeof(sim::CardBooks), PROT_READ | PROT_WRITE,
+                                          MAP_SHARED, file, 0)
+                                 : MAP_FAILED;
+    ::close(file);
+    return books == MAP_FAILED ? nullptr : static_cast<sim::CardBooks*>(books);
+  }
+
+  const std::string path_;
+  std::atomic<bool> ends_{false};
+  std::thread thread_;
+};
+
+TEST_F(DeepPause, AProcessThatTheDriverLostIsSaidToBeLost) {
+  const LosesAProcess loses{file()};
+  const Finished finished =
+      run_beside(pause() + "sleep 0.1\n" + resume() + pause() + "kill -9 $program\n");
+  EXPECT_TRUE(says(finished, "pause 0"));
+  EXPECT_TRUE(says(finished, "resume 1"));
+  EXPECT_TRUE(says(finished, "pause 1"));
+  EXPECT_NE(finished.err.find("CU_PROCESS_STATE_FAILED"), std::string::npos) << finished.err;
+}
 
 // A driver that lacks room during a restore may never restore the process.
 TEST_F(DeepPause, WithoutRoomTheDriverIsNotAskedToRestore) {
