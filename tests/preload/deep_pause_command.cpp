@@ -25,9 +25,7 @@ constexpr int paused_on_devices = 3;
 // serves, and an array of 16 MiB that it does not.
 class DeepPause : public ::testing::Test {
  protected:
-  void TearDown() override {
-    ::unlink(file().c_str());
-  }
+  void TearDown() override { ::unlink(file().c_str()); }
   std::string file() const {
     return "/dev/shm/cuvmm-sim-card-" + std::to_string(::geteuid()) + "-" + card_;
   }
@@ -106,8 +104,8 @@ TEST_F(DeepPause, TheControlSocketStillAnswers) {
   expect_all_right(finished);
 }
 
-// Prints "waits: NAME" for each thread of the program that waits for the driver's lock, several times
-// over half a second. The lock is in the card's file.
+// Prints "waits: NAME" for each thread of the program that waits for the driver's lock, several
+// times over half a second. The lock is in the card's file.
 constexpr const char* print_waiting_threads = R"(
 card=$(grep cuvmm-sim-card /proc/$program/maps | head -1)
 begin=0x${card%%-*}; end=${card#*-}; end=0x${end%% *}
@@ -275,9 +273,9 @@ INSTANTIATE_TEST_SUITE_P(Before, DeepResumeKilled,
                          [](const auto& call) { return call.param; });
 
 TEST_F(DeepPause, AResumeWaitsForADeepPauseUnderWay) {
-  const Finished finished = run_beside("{ VMM_SIM_DELAY=cuCheckpointProcessCheckpoint=800ms " +
-                                       pause() + "} & helper=$!; sleep 0.4\n" + resume() +
-                                       "wait $helper\n");
+  const Finished finished =
+      run_beside("{ VMM_SIM_DELAY=cuCheckpointProcessCheckpoint=800ms " + pause() +
+                 "} & helper=$!; sleep 0.4\n" + resume() + "wait $helper\n");
   EXPECT_TRUE(says(finished, "pause 0"));
   EXPECT_TRUE(says(finished, "back on the device"));
   EXPECT_TRUE(says(finished, "resume 0"));
@@ -310,8 +308,8 @@ class LosesAProcess {
     const int file = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
     if (file < 0) return nullptr;
     struct stat facts {};
-    const bool is_whole = ::fstat(file, &facts) == 0 &&
-                          facts.st_size >= static_cast<off_t>(sizeof(sim::CardBooks));
+    const bool is_whole =
+        ::fstat(file, &facts) == 0 && facts.st_size >= static_cast<off_t>(sizeof(sim::CardBooks));
     void* const books = is_whole ? ::mmap(nullptr, sizeof(sim::CardBooks), PROT_READ | PROT_WRITE,
                                           MAP_SHARED, file, 0)
                                  : MAP_FAILED;
