@@ -25,6 +25,8 @@ struct EvictedChunk {
   Location home = Location::device(0);
   Export exportable = Export::No;
   ChunkRef chunk = {};  // empty while it is evicted
+  // Of a chunk that the program created itself: it comes from no store.
+  const CUmemAllocationProp* properties = nullptr;
 
   // For the owner's use. In an arena, its offset and access; in windows, a chunk that pieces share,
   // or a block and the index among its own chunks.

@@ -145,7 +145,6 @@ class Memory {
   bool counts_native_memory() const { return counts_native_memory_; }
   void took_natively(const NativeMemory::Name& name, Size size);
   void took_natively(const NativeMemory::Name& name, Size size, int device);
-  void refers_natively_to(const NativeMemory::Name& name);
   // Call before the driver frees the memory, since the name may be reused right after. Returns what
   // no longer counts.
   std::optional<NativeMemory::Taken> gives_back_natively(const NativeMemory::Name& name);

@@ -27,10 +27,6 @@ void Memory::took_natively(const NativeMemory::Name& name, Size size, int ordina
   if (held > budget.limit()) there->store().reclaim(there->location(), held - budget.limit());
 }
 
-void Memory::refers_natively_to(const NativeMemory::Name& name) {
-  if (counts_native_memory()) native_.refer_to(name);
-}
-
 std::optional<NativeMemory::Taken> Memory::gives_back_natively(const NativeMemory::Name& name) {
   if (!counts_native_memory()) return std::nullopt;
   const auto taken = native_.gave_back(name);

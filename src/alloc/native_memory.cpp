@@ -6,23 +6,16 @@ namespace cuvmm {
 // If the name is already known, its memory has ended without our noticing.
 void NativeMemory::took(const Name& name, const Taken& taken) {
   const Holding holding{lock_};
-  taken_[name] = {taken, 1};
+  taken_[name] = taken;
   count_.store(taken_.size(), std::memory_order_release);
-}
-
-void NativeMemory::refer_to(const Name& name) {
-  if (count_.load(std::memory_order_acquire) == 0) return;
-  const Holding holding{lock_};
-  const auto found = taken_.find(name);
-  if (found != taken_.end()) ++found->second.references;
 }
 
 std::optional<NativeMemory::Taken> NativeMemory::gave_back(const Name& name) {
   if (count_.load(std::memory_order_acquire) == 0) return std::nullopt;
   const Holding holding{lock_};
   const auto found = taken_.find(name);
-  if (found == taken_.end() || --found->second.references != 0) return std::nullopt;
-  const Taken taken = found->second.taken;
+  if (found == taken_.end()) return std::nullopt;
+  const Taken taken = found->second;
   taken_.erase(found);
   count_.store(taken_.size(), std::memory_order_release);
   return taken;

@@ -10,8 +10,7 @@
 
 namespace cuvmm {
 
-// Device memory that the program has taken from the driver natively, by name. A chunk may have
-// several references. Thread-safe.
+// Device memory that the program has taken from the driver natively, by name. Thread-safe.
 class NativeMemory {
  public:
   enum class Kind : std::uint8_t { Address, Chunk, Array };
@@ -26,10 +25,7 @@ class NativeMemory {
   };
 
   void took(const Name& name, const Taken& taken);
-  // Adds a reference if the name is known.
-  void refer_to(const Name& name);
-  // Drops a reference. Returns what that frees: nullopt if references remain, or the name is
-  // unknown.
+  // nullopt if the name is unknown.
   std::optional<Taken> gave_back(const Name& name);
 
  private:
@@ -39,15 +35,10 @@ class NativeMemory {
              0x9E3779B97F4A7C15u;
     }
   };
-  struct Entry {
-    Taken taken;
-    int references;
-  };
-
   std::atomic<std::size_t> count_{0};
 
   Lock lock_{LockOrder::Devices};  // guards what follows
-  std::unordered_map<Name, Entry, NameHash> taken_;
+  std::unordered_map<Name, Taken, NameHash> taken_;
 };
 
 }  // namespace cuvmm

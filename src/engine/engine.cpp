@@ -57,7 +57,8 @@ std::unique_ptr<Control> make_control(const Driver& driver, Serving* serving, Ca
                    .settle_queued =
                        [&scheduling](std::uint64_t until) { return scheduling.settle_all(until); },
                    .is_scheduled = [&scheduling] { return scheduling.is_on(); },
-                   .forget_ended_work = [&time_lease] { time_lease.forget_ended_work(); }},
+                   .forget_ended_work = [&time_lease] { time_lease.forget_ended_work(); },
+                   .chunks = &serving->program_chunks},
       ahead);
 }
 

@@ -3,6 +3,7 @@
 
 #include "alloc/memory.hpp"
 #include "alloc/pointer_answers.hpp"
+#include "alloc/program_chunks.hpp"
 #include "base/options.hpp"
 #include "engine/hook_bypass.hpp"
 #include "engine/resize_watch.hpp"
@@ -43,6 +44,7 @@ struct Serving {
         memory({driver, clock, program.captures, program.gate, program.submission_epoch,
                 program.sees_everything},
                memory_settings(options, lessor)),
+        program_chunks(driver, memory),
         ipc(driver, memory,
             [](const std::function<void()>& work) {
               const HookBypass bypass;
@@ -62,6 +64,7 @@ struct Serving {
 
   StreamClock clock;
   Memory memory;
+  ProgramChunks program_chunks;
   LegacyIpc ipc;  // destroyed before the memory that it lends
   std::unique_ptr<ResizeWatch> resizing;
   Captures& captures;

@@ -66,7 +66,7 @@ class Flow {
 
 }  // namespace
 
-DeviceSwapOut::DeviceSwapOut(const Driver& driver, DeviceMemory& device, CUcontext context,
+DeviceSwapOut::DeviceSwapOut(const Driver& driver, DeviceMemory* device, CUcontext context,
                              EvictionSet evicted, Size begin)
     : driver_(driver),
       device_(device),
@@ -120,7 +120,7 @@ Result<void> DeviceSwapOut::release_up_to(Size offset, PauseTimes& times) {
       }
     }
     const Taking releasing{times.chunks_us};
-    device_.store().trim(one.home, 0);
+    release_free_chunks(one);
   }
   return {};
 }
@@ -180,9 +180,18 @@ Result<void> DeviceSwapOut::map_group(const Instead& instead, PauseTimes& times)
 }
 
 Result<ChunkRef> DeviceSwapOut::take_chunk(const EvictedChunk& one, const Instead& instead) {
-  Result<ChunkRef> taken = device_.store().take({one.size, one.home, one.exportable});
+  Result<ChunkRef> taken = [&]() -> Result<ChunkRef> {
+    if (one.properties == nullptr) {
+      return device_->store().take({one.size, one.home, one.exportable});
+    }
+    return ChunkRef::adopt(TRY(Chunk::create_as(driver_, one.size, *one.properties)));
+  }();
   if (taken.ok() || taken.error().kind != ErrorKind::OutOfMemory || !instead) return taken;
   return instead(one);
+}
+
+void DeviceSwapOut::release_free_chunks(const EvictedChunk& one) {
+  if (one.properties == nullptr) device_->store().trim(one.home, 0);
 }
 
 // Loses nothing: the contents are still in the stock.
@@ -192,7 +201,7 @@ void DeviceSwapOut::undo_put_back() {
     if (!one.chunk) continue;
     if (i >= mapped_) one.chunk = {};
     if (i < mapped_ && !one.of->take_out(one).ok()) (void)one.of->take_out(one);
-    device_.store().trim(one.home, 0);
+    release_free_chunks(one);
   }
 }
 

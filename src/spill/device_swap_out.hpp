@@ -25,7 +25,8 @@ struct PauseTimes {
 // `begin` on, in address order. Nothing else may touch the memory, and the context must be current.
 class DeviceSwapOut {
  public:
-  DeviceSwapOut(const Driver& driver, DeviceMemory& device, CUcontext context, EvictionSet evicted,
+  // `device`: nullptr if all chunks are the program's own.
+  DeviceSwapOut(const Driver& driver, DeviceMemory* device, CUcontext context, EvictionSet evicted,
                 Size begin);
 
   CUcontext context() const { return context_; }
@@ -55,9 +56,10 @@ class DeviceSwapOut {
   Result<void> map_group(const Instead& instead, PauseTimes& times);
   Result<ChunkRef> take_chunk(const EvictedChunk& one, const Instead& instead);
   void undo_put_back();
+  void release_free_chunks(const EvictedChunk& one);
 
   const Driver& driver_;
-  DeviceMemory& device_;
+  DeviceMemory* const device_;
   const CUcontext context_;
   EvictionSet evicted_;
   const Size begin_;

@@ -46,14 +46,32 @@ Size Pauser::expected_bytes() const {
   for (const DeviceMemory* device : program_.memory.served_devices()) {
     bytes += device->chunk_counters().physical_in_use;
   }
+  if (program_.chunks != nullptr) bytes += program_.chunks->bytes_on_devices();
   return bytes;
+}
+
+// cuvmm need not serve a device for the program to have its own chunks there.
+AccessSet Pauser::devices() const {
+  AccessSet devices;
+  if (program_.chunks != nullptr) devices = program_.chunks->devices();
+  for (const DeviceMemory* device : program_.memory.served_devices()) {
+    devices = devices.with(device->ordinal());
+  }
+  return devices;
+}
+
+int Pauser::first_device() const {
+  const AccessSet all = devices();
+  for (int ordinal = 0; ordinal < AccessSet::most_devices; ++ordinal) {
+    if (all.of_device(ordinal) != Access::None) return ordinal;
+  }
+  return -1;
 }
 
 void Pauser::find_host() {
   if (has_host_) return;
-  const auto devices = program_.memory.served_devices();
-  if (devices.empty()) return;
-  const int ordinal = devices.front()->ordinal();
+  const int ordinal = first_device();
+  if (ordinal < 0) return;
   const auto attribute = [&](CUdevice_attribute which, int otherwise) {
     return device_attribute_or(otherwise, program_.driver, which, ordinal);
   };
@@ -78,19 +96,26 @@ Result<void> Pauser::check_room_on_host(Size bytes) const {
 
 void Pauser::list_what_leaves(PauseReport& report) {
   Size begin = 0;
-  for (DeviceMemory* device : program_.memory.served_devices()) {
+  const auto served = program_.memory.served_devices();
+  const AccessSet all = devices();
+  for (int ordinal = 0; ordinal < AccessSet::most_devices; ++ordinal) {
+    if (all.of_device(ordinal) == Access::None) continue;
     EvictionSet evicted{.wants = [this](const Chunk& chunk) {
       // Memory spilled to a neighbouring device leaves that device too.
       return chunk.location().is_device() || ours_.contains(chunk.handle());
     }};
-    program_.memory.begin_eviction(device->ordinal(), evicted);
+    const auto found = std::find_if(served.begin(), served.end(),
+                                    [&](const auto* one) { return one->ordinal() == ordinal; });
+    DeviceMemory* const device = found != served.end() ? *found : nullptr;
+    if (device != nullptr) program_.memory.begin_eviction(ordinal, evicted);
     for (EvictedChunk& one : evicted.chunks) {
       if (!one.home.is_host()) continue;  // the last resume brought it back only as far as the host
       one.home = device->location();
       one.exportable = device->exportable();
     }
-    const CUcontext context = program_.memory.some_context_on(device->ordinal());
-    removals_.push_back(std::make_unique<DeviceSwapOut>(program_.driver, *device, context,
+    const CUcontext context = program_.memory.some_context_on(ordinal);
+    list_programs_chunks(ordinal, context, evicted);
+    removals_.push_back(std::make_unique<DeviceSwapOut>(program_.driver, device, context,
                                                         std::move(evicted), begin));
     begin += removals_.back()->bytes();
     report.stayed += removals_.back()->stayed();
@@ -98,9 +123,23 @@ void Pauser::list_what_leaves(PauseReport& report) {
   }
 }
 
+void Pauser::list_programs_chunks(int ordinal, CUcontext context, EvictionSet& evicted) {
+  if (program_.chunks == nullptr || program_.chunks->is_empty()) return;
+  auto programs = std::make_unique<ProgramEviction>(program_.driver, *program_.chunks, ordinal);
+  if (context != nullptr) {
+    programs->begin_eviction(evicted);
+    programs_.push_back(std::move(programs));
+    return;
+  }
+  for (const auto& chunk : program_.chunks->chunks_on(ordinal)) {
+    evicted.exclude(chunk->size, "its device has no context");
+  }
+}
+
 void Pauser::end_eviction() {
   for (const auto& removal : removals_) removal->end();
   removals_.clear();
+  programs_.clear();
   if (on_host_bytes() != 0) return;
   ours_.clear();
   if (can_map_host_) host_.trim(Location::host(node_), 0);
@@ -256,9 +295,9 @@ bool Pauser::look_after_stock(Size ahead, Duration idle) {
   if (stock_.is_on_its_way()) return false;
   constexpr Size step = 128 * MiB;
   const Size wanted = std::min(ahead, expected_bytes());
-  const auto devices = program_.memory.served_devices();
-  if (devices.empty()) return false;
-  const CUcontext context = program_.memory.some_context_on(devices.front()->ordinal());
+  const int ordinal = first_device();
+  if (ordinal < 0) return false;
+  const CUcontext context = program_.memory.some_context_on(ordinal);
   const RelaxedCapture relaxed{program_.driver};
   const InContext in_context{program_.driver, context};
   if (context == nullptr || !in_context.ok()) return false;

@@ -5,7 +5,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "alloc/memory.hpp"
+#include "alloc/program_eviction.hpp"
 #include "spill/device_swap_out.hpp"
 #include "spill/standstill.hpp"
 
@@ -91,6 +91,9 @@ class Pauser {
   Size away_bytes() const;
   Size on_host_bytes() const { return host_.counters(Location::host(node_)).physical_in_use; }
   Size expected_bytes() const;
+  AccessSet devices() const;  // with memory that may leave
+  int first_device() const;   // of them; -1: none
+  void list_programs_chunks(int ordinal, CUcontext context, EvictionSet& evicted);
 
   const ProgramParts program_;
   HostStock stock_;
@@ -100,7 +103,8 @@ class Pauser {
   int node_ = 0;
   bool has_host_ = false;
   bool can_map_host_ = false;
-  std::vector<std::unique_ptr<DeviceSwapOut>> removals_;  // one per device
+  std::vector<std::unique_ptr<ProgramEviction>> programs_;  // of its own chunks, one per device
+  std::vector<std::unique_ptr<DeviceSwapOut>> removals_;    // one per device
   bool is_paused_ = false;
   PauseReport paused_;
 };

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "alloc/memory.hpp"
+#include "alloc/program_chunks.hpp"
 #include "stream/call_barrier.hpp"
 
 namespace cuvmm {
@@ -20,6 +20,8 @@ struct ProgramParts {
   std::function<bool()> is_scheduled = [] { return false; };
   // Once all work has ended: a thread that watches for that stops asking the driver.
   std::function<void()> forget_ended_work = [] {};
+  // The virtual memory that the program manages itself; nullptr if nothing records it.
+  ProgramChunks* chunks = nullptr;
 };
 
 // Polled by long steps: false once the caller no longer wants the result.

@@ -74,7 +74,27 @@ Result<Chunk> Chunk::create(const Driver& driver, Size size, Location where, Exp
   CUmemGenericAllocationHandle handle = 0;
   TRY(driver.check(driver.cuMemCreate(&handle, size, &wanted, 0), "create chunk", size));
   record(TraceEvent::Create, handle, size, where);
-  return Chunk{driver, handle, size, where, exportable, false};
+  return Chunk{driver, handle, size, where, exportable, Origin::Created};
+}
+
+Result<Chunk> Chunk::create_as(const Driver& driver, Size size,
+                               const CUmemAllocationProp& properties) {
+  retry_releases();
+  CUmemGenericAllocationHandle handle = 0;
+  TRY(driver.check(driver.cuMemCreate(&handle, size, &properties, 0), "create chunk", size));
+  return adopt(driver, handle, size, properties);
+}
+
+Chunk Chunk::adopt(const Driver& driver, CUmemGenericAllocationHandle handle, Size size,
+                   const CUmemAllocationProp& properties) {
+  const auto types = static_cast<unsigned>(properties.requestedHandleTypes);
+  const bool exportable = (types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0;
+  return Chunk{driver,
+               handle,
+               size,
+               Location::device(properties.location.id),
+               exportable ? Export::Yes : Export::No,
+               Origin::Program};
 }
 
 Result<Chunk> Chunk::import_fd(const Driver& driver, const Fd& fd, Size size) {
@@ -87,7 +107,7 @@ Result<Chunk> Chunk::import_fd(const Driver& driver, const Fd& fd, Size size) {
                                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
                    "import chunk", size));
   // Own the handle first; the location is set below.
-  Chunk chunk{driver, handle, size, Location::device(0), Export::Yes, true};
+  Chunk chunk{driver, handle, size, Location::device(0), Export::Yes, Origin::Imported};
   CUmemAllocationProp found{};
   TRY(driver.check(driver.cuMemGetAllocationPropertiesFromHandle(&found, handle),
                    "ask where a chunk lies"));
@@ -101,7 +121,7 @@ Chunk::Chunk(Chunk&& other) noexcept
       size_(other.size_),
       location_(other.location_),
       exportable_(other.exportable_),
-      imported_(other.imported_) {}
+      origin_(other.origin_) {}
 
 Chunk& Chunk::operator=(Chunk&& other) noexcept {
   Chunk moved{std::move(other)};
@@ -110,13 +130,13 @@ Chunk& Chunk::operator=(Chunk&& other) noexcept {
   std::swap(size_, moved.size_);
   std::swap(location_, moved.location_);
   std::swap(exportable_, moved.exportable_);
-  std::swap(imported_, moved.imported_);
+  std::swap(origin_, moved.origin_);
   return *this;
 }
 
 Chunk::~Chunk() {
   if (driver_ == nullptr) return;
-  if (!imported_) record(TraceEvent::Release, handle_, size_, location_);
+  if (origin_ == Origin::Created) record(TraceEvent::Release, handle_, size_, location_);
   release_or_defer(Deferred::Handle,
                    [driver = driver_, handle = handle_] { return driver->cuMemRelease(handle); });
 }
@@ -126,7 +146,7 @@ Result<void> Chunk::release() {
   const std::uint64_t began = trace_is_on() ? now_ns() : 0;
   const CUresult answer = driver_->cuMemRelease(handle_);
   if (!taken_back(answer)) return driver_->error_of(answer, "release chunk", size_);
-  if (!imported_) record(TraceEvent::Release, handle_, size_, location_, began);
+  if (origin_ == Origin::Created) record(TraceEvent::Release, handle_, size_, location_, began);
   driver_ = nullptr;
   return {};
 }

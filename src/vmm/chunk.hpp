@@ -19,6 +19,13 @@ class Chunk {
   // `size` must be a multiple of granularity_of(where).
   static Result<Chunk> create(const Driver& driver, Size size, Location where, Export exportable);
 
+  // For chunks of the program itself, which no trace shows as ours. The first creates one with the
+  // properties that the program wanted; the second takes over a reference.
+  static Result<Chunk> create_as(const Driver& driver, Size size,
+                                 const CUmemAllocationProp& properties);
+  static Chunk adopt(const Driver& driver, CUmemGenericAllocationHandle handle, Size size,
+                     const CUmemAllocationProp& properties);
+
   // Imports a chunk of another process. The driver does not report its size, so the exporter must;
   // the driver refuses to map a chunk with a wrong size. The caller keeps the descriptor.
   static Result<Chunk> import_fd(const Driver& driver, const Fd& fd, Size size);
@@ -39,24 +46,26 @@ class Chunk {
   Size size() const { return size_; }
   Location location() const { return location_; }
   bool exportable() const { return exportable_ == Export::Yes; }
-  bool imported() const { return imported_; }
+  bool imported() const { return origin_ == Origin::Imported; }
 
  private:
+  enum class Origin : std::uint8_t { Created, Imported, Program };
+
   Chunk(const Driver& driver, CUmemGenericAllocationHandle handle, Size size, Location where,
-        Export exportable, bool imported)
+        Export exportable, Origin origin)
       : driver_(&driver),
         handle_(handle),
         size_(size),
         location_(where),
         exportable_(exportable),
-        imported_(imported) {}
+        origin_(origin) {}
 
   const Driver* driver_;  // nullptr: nothing is owned
   CUmemGenericAllocationHandle handle_;
   Size size_;
   [[no_unique_address]] Location location_;  // the next members use its tail padding
   Export exportable_;
-  bool imported_;
+  Origin origin_;
 };
 
 // The granularity of sizes and offsets of memory at `where`.

@@ -32,7 +32,10 @@ class Program {
     memory.emplace(
         Memory::Dependencies{driver, *clock, captures, gate, submission_epoch, [] { return true; }},
         settings);
-    pauser.emplace(ProgramParts{.driver = driver, .memory = *memory, .calls = calls}, stock_piece);
+    chunks.emplace(driver, *memory);
+    pauser.emplace(
+        ProgramParts{.driver = driver, .memory = *memory, .calls = calls, .chunks = &*chunks},
+        stock_piece);
   }
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
@@ -117,6 +120,7 @@ class Program {
   CallBarrier calls{CallBarrier::Of::Calls};
   std::optional<StreamClock> clock;
   std::optional<Memory> memory;
+  std::optional<ProgramChunks> chunks;
   std::optional<Pauser> pauser;
   std::vector<Block> blocks;
   std::uint64_t last_seed = 0;

@@ -87,19 +87,6 @@ TEST_F(MemoryTest, CachedMemoryMakesWayForNativeAllocations) {
   EXPECT_LE(memory().counters(0).physical_held(), 24 * MiB);
 }
 
-TEST_F(MemoryTest, AChunkOfTheProgramCountsUntilItsLastReference) {
-  begin({.limit = SizeLimit::of_bytes(64 * MiB)});
-  const NativeMemory::Name chunk{NativeMemory::Kind::Chunk, 7};
-  memory().took_natively(chunk, 8 * MiB, 0);
-  memory().refers_natively_to(chunk);
-  memory().gives_back_natively(chunk);
-  EXPECT_EQ(memory().counters(0).native, 8 * MiB);
-  memory().gives_back_natively(chunk);
-  EXPECT_EQ(memory().counters(0).native, 0U);
-  memory().gives_back_natively(chunk);
-  EXPECT_EQ(memory().counters(0).native, 0U) << "given back once";
-}
-
 TEST_F(MemoryTest, OneKindOfMemoryMakesRoomForTheOther) {
   begin({.limit = SizeLimit::of_bytes(64 * MiB)});
   const CUdeviceptr ordered = given_ordered(48 * MiB);

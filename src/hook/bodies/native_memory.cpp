@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory that the driver always serves: chunks and arrays. With a limit set, it is counted.
+// Arrays, which the driver always serves. With a limit set, they are counted.
 #include <algorithm>
 
 #include "hook/serve.hpp"
@@ -9,9 +9,6 @@ namespace {
 
 using Kind = NativeMemory::Kind;
 
-NativeMemory::Name chunk_name(CUmemGenericAllocationHandle chunk) {
-  return {Kind::Chunk, chunk};
-}
 NativeMemory::Name array_name(const void* array) {
   return {Kind::Array, reinterpret_cast<std::uint64_t>(array)};
 }
@@ -82,21 +79,6 @@ void* const* as_pointer(CUmipmappedArray* array) {
 }
 
 }  // namespace
-
-CUVMM_HOOK(cuMemCreate, CUmemGenericAllocationHandle* chunk, size_t size,
-           const CUmemAllocationProp* properties, unsigned long long flags) {
-  const CUresult answer = forward(chunk, size, properties, flags);
-  Memory* memory = memory_of(forward);
-  if (memory == nullptr || answer != CUDA_SUCCESS) return answer;
-  if (properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
-    memory->took_natively(chunk_name(*chunk), size, properties->location.id);
-  }
-  return answer;
-}
-
-CUVMM_HOOK(cuMemRelease, CUmemGenericAllocationHandle chunk) {
-  return end(forward, chunk, chunk_name(chunk));
-}
 
 CUVMM_HOOK(cuArrayCreate_v2, CUarray* array, const CUDA_ARRAY_DESCRIPTOR* wanted) {
   const CUresult answer = forward(array, wanted);

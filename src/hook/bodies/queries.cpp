@@ -23,6 +23,18 @@ CUresult ask_when_there(const Forward<call>& forward, Effect effect, Ask&& ask) 
   return refused != CUDA_SUCCESS ? refused : ask();
 }
 
+// The program's own mappings are not there during a pause.
+template <Call call, class... Arguments>
+CUresult ask_about_native(const Forward<call>& forward, CUdeviceptr address,
+                          Arguments... arguments) {
+  const Serving* const serving = forward.engine().serving();
+  if (serving == nullptr || !serving->program_chunks.contains(address)) {
+    return forward(arguments...);
+  }
+  return ask_when_there(forward, info(call).effect,
+                        [&] { return forward.announced(arguments...); });
+}
+
 // The answer that the driver gives for an unknown address. The driver knows cuvmm's mapping at
 // `address`, so it is asked about another address, which it reports back as the host pointer.
 template <class Ask>
@@ -45,7 +57,10 @@ template <Call call, class Ask>
 CUresult with_tokens(const Forward<call>& forward, CUdeviceptr address, Ask&& ask) {
   const CUresult answer = ask_when_there(forward, Effect::Exposes, ask);
   Serving* serving = forward.engine().serving();
-  if (serving != nullptr && answer == CUDA_SUCCESS) serving->memory.pin(address, pin::peer_tokens);
+  if (serving != nullptr && answer == CUDA_SUCCESS) {
+    serving->memory.pin(address, pin::peer_tokens);
+    serving->program_chunks.pin(address, 1, pin::peer_tokens);
+  }
   return answer;
 }
 
@@ -72,7 +87,10 @@ CUresult hand_out(const Forward<call>& forward, const Range& range, std::uint8_t
   const Gate::Pass pass{forward.engine().gate()};
   const CUresult answer = ask();
   Serving* serving = forward.engine().serving();
-  if (serving != nullptr && answer == CUDA_SUCCESS) pin_all(serving->memory, range, why);
+  if (serving != nullptr && answer == CUDA_SUCCESS) {
+    pin_all(serving->memory, range, why);
+    serving->program_chunks.pin(range.address, range.size, why);
+  }
   return answer;
 }
 
@@ -104,7 +122,7 @@ CUVMM_HOOK(cuDeviceTotalMem_v2, size_t* bytes, CUdevice device) {
 CUVMM_HOOK(cuMemGetAddressRange_v2, CUdeviceptr* start, size_t* size, CUdeviceptr address) {
   const CallBarrier::Pass question{forward.engine().questions()};
   const auto held = found(forward.engine(), address);
-  if (!held) return forward(start, size, address);
+  if (!held) return ask_about_native(forward, address, start, size, address);
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   // The driver does not find another device's blocking memory without peer access (measured).
   if (is_past_requested_size(*held, address) ||
@@ -129,7 +147,7 @@ CUVMM_HOOK(cuPointerGetAttribute, void* data, CUpointer_attribute attribute, CUd
     return with_tokens(forward, address,
                        [&] { return forward.announced(data, attribute, address); });
   }
-  if (!held) return forward(data, attribute, address);
+  if (!held) return ask_about_native(forward, address, data, attribute, address);
   const auto ours = pointer_answer(serving->memory, *held, address, attribute);
   if (!ours) {
     return ask_when_there(forward, Effect::Reads,
@@ -144,20 +162,25 @@ CUVMM_HOOK(cuPointerGetAttributes, unsigned count, CUpointer_attribute* attribut
            CUdeviceptr address) {
   const CallBarrier::Pass question{forward.engine().questions()};
   const auto held = found(forward.engine(), address);
-  if (!held || attributes == nullptr) return forward(count, attributes, data, address);
+  if (attributes == nullptr) return forward(count, attributes, data, address);
+  const std::span wanted{attributes, count};
+  const bool tokens =
+      std::find(wanted.begin(), wanted.end(), CU_POINTER_ATTRIBUTE_P2P_TOKENS) != wanted.end();
+  if (!held && tokens) {
+    return with_tokens(forward, address,
+                       [&] { return forward.announced(count, attributes, data, address); });
+  }
+  if (!held) return ask_about_native(forward, address, count, attributes, data, address);
   if (is_past_requested_size(*held, address)) {
     return answer_as_unknown(count, attributes, data, address, [&](CUdeviceptr instead) {
       return forward(count, attributes, data, instead);
     });
   }
-  const std::span wanted{attributes, count};
   const auto ours = [&](CUpointer_attribute attribute) {
     return pointer_answer(forward.engine().serving()->memory, *held, address, attribute);
   };
   const bool are_all_ours = std::all_of(
       wanted.begin(), wanted.end(), [&](auto attribute) { return ours(attribute).has_value(); });
-  const bool tokens =
-      std::find(wanted.begin(), wanted.end(), CU_POINTER_ATTRIBUTE_P2P_TOKENS) != wanted.end();
   const auto ask = [&] { return forward.announced(count, attributes, data, address); };
   const CUresult answer = tokens         ? with_tokens(forward, address, ask)
                           : are_all_ours ? forward(count, attributes, data, address)
@@ -182,20 +205,6 @@ CUVMM_HOOK(cuPointerSetAttribute, const void* value, CUpointer_attribute attribu
   std::memcpy(&wanted, value, sizeof wanted);
   forward.engine().serving()->memory.set_sync_memops(address, wanted != 0);
   return CUDA_SUCCESS;
-}
-
-// Refuses, as the driver does for its own memory, so that libraries take the same path.
-CUVMM_HOOK(cuMemRetainAllocationHandle, CUmemGenericAllocationHandle* handle, void* address) {
-  if (!found(forward.engine(), reinterpret_cast<CUdeviceptr>(address))) {
-    const CUresult answer = forward(handle, address);
-    Serving* serving = forward.engine().serving();
-    if (serving != nullptr && answer == CUDA_SUCCESS) {
-      serving->memory.refers_natively_to({NativeMemory::Kind::Chunk, *handle});
-    }
-    return answer;
-  }
-  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
-  return CUDA_ERROR_INVALID_VALUE;
 }
 
 // The descriptor's holder may access the memory by its physical address at any time.

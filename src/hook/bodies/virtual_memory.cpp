@@ -1,11 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls about the program's own mappings. In addresses that cuvmm has reserved, the program has no
-// mapping, and natively there would be other memory or none, so the answer is INVALID_VALUE
-// (measured for cuMemAlloc memory). The driver would change what backs cuvmm's memory.
-#include "hook/door.hpp"
+// The program's own virtual memory. The driver serves it; cuvmm records its chunks and mappings
+// (alloc/program_chunks.hpp).
+//
+// In addresses that cuvmm has reserved, the program has no mapping, and natively there would be
+// other memory or none, so the answer is INVALID_VALUE (measured for cuMemAlloc memory). The driver
+// would change what backs cuvmm's memory.
+#include <vector>
+
+#include "hook/serve.hpp"
 
 namespace cuvmm::hook {
 namespace {
+
+using Handle = CUmemGenericAllocationHandle;
+
+// The books of the program's chunks; nullptr if there are none.
+template <Call call>
+ProgramChunks* chunks_of(const Forward<call>& forward) {
+  Serving* serving = forward.engine().serving();
+  return serving != nullptr ? &serving->program_chunks : nullptr;
+}
+
+// The driver's handle of what the program calls `name`.
+template <Call call>
+Handle handle_of(const Forward<call>& forward, Handle name) {
+  const ProgramChunks* const chunks = chunks_of(forward);
+  return chunks != nullptr ? chunks->handle_of(name) : name;
+}
 
 template <Call call, class... Arguments>
 CUresult outside_ours(const Forward<call>& forward, CUdeviceptr address, size_t size,
@@ -17,19 +38,150 @@ CUresult outside_ours(const Forward<call>& forward, CUdeviceptr address, size_t 
 
 }  // namespace
 
-CUVMM_HOOK(cuMemMap, CUdeviceptr address, size_t size, size_t offset,
-           CUmemGenericAllocationHandle chunk, unsigned long long flags) {
-  return outside_ours(forward, address, size, address, size, offset, chunk, flags);
+CUVMM_HOOK(cuMemCreate, Handle* chunk, size_t size, const CUmemAllocationProp* properties,
+           unsigned long long flags) {
+  const CUresult answer = forward(chunk, size, properties, flags);
+  ProgramChunks* const chunks = chunks_of(forward);
+  if (chunks != nullptr && answer == CUDA_SUCCESS) {
+    *chunk = chunks->created(*chunk, size, *properties);
+  }
+  return answer;
 }
+
+CUVMM_HOOK(cuMemImportFromShareableHandle, Handle* chunk, void* shared,
+           CUmemAllocationHandleType type) {
+  const CUresult answer = forward(chunk, shared, type);
+  ProgramChunks* const chunks = chunks_of(forward);
+  if (chunks != nullptr && answer == CUDA_SUCCESS) *chunk = chunks->imported(*chunk);
+  return answer;
+}
+
+CUVMM_HOOK(cuMemExportToShareableHandle, void* shared, Handle chunk, CUmemAllocationHandleType type,
+           unsigned long long flags) {
+  const CUresult answer = forward(shared, handle_of(forward, chunk), type, flags);
+  ProgramChunks* const chunks = chunks_of(forward);
+  if (chunks != nullptr && answer == CUDA_SUCCESS) {
+    chunks->pin(chunk, pin::exported);
+  }
+  return answer;
+}
+
+// For memory of ours it refuses, as the driver does for its own memory, so that libraries take the
+// same path.
+CUVMM_HOOK(cuMemRetainAllocationHandle, Handle* chunk, void* pointer) {
+  ProgramChunks* const chunks = chunks_of(forward);
+  if (chunks == nullptr) return forward(chunk, pointer);
+  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
+  const auto address = reinterpret_cast<CUdeviceptr>(pointer);
+  if (chunk == nullptr || forward.engine().serving()->memory.find(address)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (const auto moved = chunks->retain(address)) {
+    *chunk = *moved;
+    return CUDA_SUCCESS;
+  }
+  const CUresult answer = forward.announced(chunk, pointer);
+  if (answer == CUDA_SUCCESS) *chunk = chunks->retained(*chunk, address);
+  return answer;
+}
+
+CUVMM_HOOK(cuMemRelease, Handle chunk) {
+  ProgramChunks* const chunks = chunks_of(forward);
+  if (chunks == nullptr) return forward(chunk);
+  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
+  const auto released = chunks->release(chunk);
+  if (!released.is_for_driver) return CUDA_SUCCESS;
+  const CUresult answer = forward.announced(released.handle);
+  if (answer != CUDA_SUCCESS) chunks->restore(released);
+  return answer;
+}
+
+CUVMM_HOOK(cuMemMap, CUdeviceptr address, size_t size, size_t offset, Handle chunk,
+           unsigned long long flags) {
+  const CUresult answer =
+      outside_ours(forward, address, size, address, size, offset, handle_of(forward, chunk), flags);
+  ProgramChunks* const chunks = chunks_of(forward);
+  if (chunks != nullptr && answer == CUDA_SUCCESS) chunks->mapped(address, size, chunk);
+  return answer;
+}
+
 CUVMM_HOOK(cuMemUnmap, CUdeviceptr address, size_t size) {
-  return outside_ours(forward, address, size, address, size);
+  ProgramChunks* const chunks = chunks_of(forward);
+  if (chunks == nullptr) return outside_ours(forward, address, size, address, size);
+  auto places = chunks->unmap(address, size);
+  const CUresult answer = outside_ours(forward, address, size, address, size);
+  if (answer != CUDA_SUCCESS) chunks->restore(std::move(places));
+  return answer;
 }
+
 CUVMM_HOOK(cuMemSetAccess, CUdeviceptr address, size_t size, const CUmemAccessDesc* lines,
            size_t count) {
-  return outside_ours(forward, address, size, address, size, lines, count);
+  const CUresult answer = outside_ours(forward, address, size, address, size, lines, count);
+  ProgramChunks* const chunks = chunks_of(forward);
+  if (chunks != nullptr && answer == CUDA_SUCCESS) {
+    chunks->set_access(address, size, {lines, count});
+  }
+  return answer;
 }
+
 CUVMM_HOOK(cuMemAddressFree, CUdeviceptr address, size_t size) {
   return outside_ours(forward, address, size, address, size);
+}
+
+// Tiles of an array keep the chunk, and nothing tells where they lie in it.
+CUVMM_HOOK(cuMemMapArrayAsync, CUarrayMapInfo* tiles, unsigned count, CUstream stream) {
+  ProgramChunks* const chunks = chunks_of(forward);
+  if (chunks == nullptr || chunks->is_empty() || tiles == nullptr) {
+    return forward(tiles, count, stream);
+  }
+  std::vector<CUarrayMapInfo> translated{tiles, tiles + count};
+  for (CUarrayMapInfo& tile : translated) {
+    if (tile.memHandleType != CU_MEM_HANDLE_TYPE_GENERIC) continue;
+    tile.memHandle.memHandle = chunks->handle_of(tile.memHandle.memHandle);
+  }
+  const CUresult answer = forward(translated.data(), count, stream);
+  for (unsigned i = 0; answer == CUDA_SUCCESS && i < count; ++i) {
+    if (tiles[i].memHandleType != CU_MEM_HANDLE_TYPE_GENERIC) continue;
+    chunks->pin_for_array(tiles[i].memHandle.memHandle);
+  }
+  return answer;
+}
+
+// The program may know a chunk by the number that the driver has given the object, if that chunk
+// has moved. Another object has another number.
+CUVMM_HOOK(cuMulticastCreate, Handle* object, const CUmulticastObjectProp* properties) {
+  const CUresult answer = forward(object, properties);
+  const ProgramChunks* const chunks = chunks_of(forward);
+  if (chunks == nullptr || answer != CUDA_SUCCESS || !chunks->is_taken(*object)) return answer;
+  const Handle taken = *object;
+  const CUresult again = forward.announced(object, properties);
+  forward.engine().driver().cuMemRelease(taken);
+  return again;
+}
+
+// The object keeps the chunk, and other devices reach it through the object.
+CUVMM_HOOK(cuMulticastBindMem, Handle object, size_t offset, Handle chunk, size_t chunk_offset,
+           size_t size, unsigned long long flags) {
+  const CUresult answer =
+      forward(object, offset, handle_of(forward, chunk), chunk_offset, size, flags);
+  ProgramChunks* const chunks = chunks_of(forward);
+  if (chunks != nullptr && answer == CUDA_SUCCESS) {
+    chunks->pin(chunk, pin::multicast);
+  }
+  return answer;
+}
+
+// While the process is paused, the driver does not know the chunk.
+CUVMM_HOOK(cuMemGetAllocationPropertiesFromHandle, CUmemAllocationProp* properties, Handle chunk) {
+  const CallBarrier::Pass pass{forward.engine().calls(),
+                               Call::cuMemGetAllocationPropertiesFromHandle};
+  return forward(properties, handle_of(forward, chunk));
+}
+
+CUVMM_HOOK(cuMemGetAccess, unsigned long long* flags, const CUmemLocation* location,
+           CUdeviceptr address) {
+  const CallBarrier::Pass pass{forward.engine().calls(), Call::cuMemGetAccess};
+  return forward(flags, location, address);
 }
 
 }  // namespace cuvmm::hook

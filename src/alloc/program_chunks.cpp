@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "alloc/program_chunks.hpp"
+
+#include <mutex>
+#include <shared_mutex>
+
+#include "alloc/eviction_set.hpp"
+#include "trace/record_event.hpp"
+
+namespace cuvmm {
+namespace {
+
+// A driver's handles are addresses or small numbers; these are neither.
+constexpr CUmemGenericAllocationHandle first_invented = 0xC0DE'0000'0000'0000;
+
+constexpr const char* has_aliases = "the driver knows it by several handles";
+constexpr const char* backs_an_array = "it backs a sparse array";
+constexpr const char* is_used_by_the_host = "the host may access it";
+
+Access access_of(CUmemAccess_flags flags) {
+  if (flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return Access::ReadWrite;
+  return flags == CU_MEM_ACCESS_FLAGS_PROT_READ ? Access::Read : Access::None;
+}
+
+}  // namespace
+
+void ProgramChunks::count() {
+  count_.store(names_.size() + places_.size(), std::memory_order_release);
+}
+
+// Whether the number names a chunk that the driver now knows by another one.
+bool ProgramChunks::is_another(Handle handle) const {
+  const auto found = names_.find(handle);
+  return found != names_.end() && found->second.chunk->is_taken_over;
+}
+
+bool ProgramChunks::is_taken(Handle handle) const {
+  if (is_empty()) return false;
+  const Reading reading{lock_};
+  return is_another(handle);
+}
+
+// A name that is known although the driver has just given it out anew is of memory that has ended
+// without our noticing.
+ProgramChunks::Handle ProgramChunks::add_name(const std::shared_ptr<ProgramChunk>& chunk,
+                                              Handle handle,
+                                              std::shared_ptr<ProgramChunk>& forgotten) {
+  chunk->name = is_another(handle) ? first_invented + ++last_invented_ : handle;
+  Named& named = names_[chunk->name];
+  forgotten = std::move(named.chunk);
+  named = {chunk, handle, 1};
+  count();
+  return chunk->name;
+}
+
+void ProgramChunks::count_natively(ProgramChunk& chunk) {
+  const CUmemLocation& where = chunk.properties.location;
+  if (where.type != CU_MEM_LOCATION_TYPE_DEVICE || !memory_.counts_native_memory()) return;
+  chunk.counted.emplace(memory_, NativeMemory::Name{NativeMemory::Kind::Chunk, chunk.id},
+                        chunk.size, where.id);
+}
+
+ProgramChunks::Handle ProgramChunks::created(Handle handle, Size size,
+                                             const CUmemAllocationProp& properties) {
+  const auto chunk = std::make_shared<ProgramChunk>();
+  chunk->id = last_id_.fetch_add(1, std::memory_order_relaxed) + 1;
+  chunk->size = size;
+  chunk->properties = properties;
+  count_natively(*chunk);
+  std::shared_ptr<ProgramChunk> forgotten;  // destroyed without the lock
+  const Writing writing{lock_};
+  return add_name(chunk, handle, forgotten);
+}
+
+ProgramChunks::Handle ProgramChunks::imported(Handle handle) {
+  std::shared_ptr<ProgramChunk> forgotten;
+  const Writing writing{lock_};
+  const auto found = names_.find(handle);
+  if (found != names_.end() &&
+      !found->second.chunk->is_taken_over) {  // the process's own, or known
+    ++found->second.references;
+    ++found->second.chunk->references;
+    return handle;
+  }
+  const auto chunk = std::make_shared<ProgramChunk>();
+  chunk->id = last_id_.fetch_add(1, std::memory_order_relaxed) + 1;
+  chunk->stays = reason_to_stay(pin::exported);
+  return add_name(chunk, handle, forgotten);
+}
+
+std::optional<ProgramChunks::Handle> ProgramChunks::retain(CUdeviceptr address) {
+  if (is_empty()) return std::nullopt;
+  std::shared_ptr<ProgramChunk> forgotten;
+  const Writing writing{lock_};
+  const Place* const place = find(address);
+  if (place == nullptr || !place->chunk->is_taken_over) return std::nullopt;
+  ProgramChunk& chunk = *place->chunk;
+  if (++chunk.references == 1) return add_name(place->chunk, chunk.moved->handle(), forgotten);
+  ++names_.at(chunk.name).references;
+  return chunk.name;
+}
+
+ProgramChunks::Handle ProgramChunks::retained(Handle handle, CUdeviceptr address) {
+  if (is_empty()) return handle;
+  std::shared_ptr<ProgramChunk> forgotten;
+  const Writing writing{lock_};
+  const Place* const place = find(address);
+  if (place == nullptr) return handle;
+  ProgramChunk& chunk = *place->chunk;
+  if (++chunk.references == 1) return add_name(place->chunk, handle, forgotten);
+  const auto found = names_.find(chunk.name);
+  if (found != names_.end() && found->second.handle == handle) {
+    ++found->second.references;
+    return chunk.name;
+  }
+  chunk.stays = has_aliases;
+  return add_name(place->chunk, handle, forgotten);
+}
+
+// By the name that a chunk has, or else by the first place where it is mapped.
+template <class Visit>
+void ProgramChunks::for_each(Visit visit) const {
+  for (const auto& [name, named] : names_) {
+    if (named.chunk->name == name) visit(named.chunk);
+  }
+  for (const auto& [address, place] : places_) {
+    const ProgramChunk& chunk = *place.chunk;
+    if (chunk.references == 0 && chunk.mapped_at.front() == address) visit(place.chunk);
+  }
+}
+
+// A reference that is ours must not be given up in place of one that the program never had.
+ProgramChunks::Handle ProgramChunks::unknown(Handle name) const {
+  bool is_ours = false;
+  if (some_taken_over_) {
+    for_each([&](const auto& chunk) { is_ours |= chunk->moved && chunk->moved->handle() == name; });
+  }
+  return is_ours ? 0 : name;
+}
+
+ProgramChunks::Handle ProgramChunks::handle_of(Handle name) const {
+  if (is_empty()) return name;
+  const Reading reading{lock_};
+  const auto found = names_.find(name);
+  if (found == names_.end()) return unknown(name);
+  const ProgramChunk& chunk = *found->second.chunk;
+  return chunk.moved ? chunk.moved->handle() : found->second.handle;
+}
+
+ProgramChunks::Release ProgramChunks::release(Handle name) {
+  Release release{.chunk = nullptr, .name = name, .handle = name};
+  if (is_empty()) return release;
+  const Writing writing{lock_};
+  const auto found = names_.find(name);
+  if (found == names_.end()) {
+    release.handle = unknown(name);
+    return release;
+  }
+  release.chunk = found->second.chunk;
+  release.handle = found->second.handle;
+  release.is_for_driver = !release.chunk->is_taken_over;
+  --release.chunk->references;
+  if (--found->second.references == 0) names_.erase(found);
+  count();
+  return release;
+}
+
+void ProgramChunks::restore(const Release& release) {
+  if (release.chunk == nullptr) return;
+  const Writing writing{lock_};
+  ++release.chunk->references;
+  const auto [named, is_new] =
+      names_.try_emplace(release.name, Named{release.chunk, release.handle});
+  if (!is_new) ++named->second.references;
+  count();
+}
+
+const ProgramChunks::Place* ProgramChunks::find(CUdeviceptr address) const {
+  auto found = places_.upper_bound(address);
+  if (found == places_.begin()) return nullptr;
+  --found;
+  return found->second.contains(address) ? &found->second : nullptr;
+}
+
+template <class Visit>
+void ProgramChunks::for_each_in(CUdeviceptr address, Size size, Visit visit) {
+  auto at = places_.upper_bound(address);
+  if (at != places_.begin() && std::prev(at)->second.contains(address)) --at;
+  for (; at != places_.end() && at->first < address + size; ++at) visit(at->second);
+}
+
+bool ProgramChunks::contains(CUdeviceptr address) const {
+  if (is_empty()) return false;
+  const Reading reading{lock_};
+  return find(address) != nullptr;
+}
+
+void ProgramChunks::mapped(CUdeviceptr address, Size size, Handle name) {
+  Place forgotten;  // destroyed without the lock
+  const Writing writing{lock_};
+  const auto found = names_.find(name);
+  if (found == names_.end()) return;  // a multicast object
+  const std::shared_ptr<ProgramChunk>& chunk = found->second.chunk;
+  if (chunk->is_imported()) chunk->size = size;
+  chunk->mapped_at.push_back(address);
+  forgotten = std::exchange(places_[address], Place{.address = address, .chunk = chunk});
+  count();
+}
+
+std::vector<ProgramChunks::Place> ProgramChunks::unmap(CUdeviceptr address, Size size) {
+  std::vector<Place> removed;
+  if (is_empty()) return removed;
+  const Writing writing{lock_};
+  const auto begin = places_.lower_bound(address);
+  auto end = begin;
+  for (; end != places_.end() && end->first - address < size; ++end) {
+    std::erase(end->second.chunk->mapped_at, end->first);
+    removed.push_back(std::move(end->second));
+  }
+  places_.erase(begin, end);
+  count();
+  return removed;
+}
+
+void ProgramChunks::restore(std::vector<Place> places) {
+  const Writing writing{lock_};
+  for (Place& place : places) {
+    const CUdeviceptr address = place.address;
+    place.chunk->mapped_at.push_back(address);
+    places_.insert_or_assign(address, std::move(place));
+  }
+  count();
+}
+
+void ProgramChunks::set_access(CUdeviceptr address, Size size,
+                               std::span<const CUmemAccessDesc> lines) {
+  if (is_empty()) return;
+  const Writing writing{lock_};
+  bool continues = false;
+  for_each_in(address, size, [&](Place& place) {
+    for (const CUmemAccessDesc& line : lines) {
+      const Access access = access_of(line.flags);
+      if (line.location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
+        place.access = place.access.with(line.location.id, access);
+      } else if (access != Access::None) {
+        place.chunk->stays = is_used_by_the_host;
+      }
+    }
+    place.access_now = place.access;
+    place.continues = std::exchange(continues, true);
+  });
+}
+
+void ProgramChunks::stays(Handle name, const char* why) {
+  if (is_empty()) return;
+  const Writing writing{lock_};
+  const auto found = names_.find(name);
+  if (found != names_.end()) found->second.chunk->stays = why;
+}
+
+void ProgramChunks::pin(Handle name, std::uint8_t why) {
+  stays(name, reason_to_stay(why));
+}
+void ProgramChunks::pin_for_array(Handle name) {
+  stays(name, backs_an_array);
+}
+
+void ProgramChunks::pin(CUdeviceptr address, Size size, std::uint8_t why) {
+  if (is_empty()) return;
+  const Writing writing{lock_};
+  for_each_in(address, size, [&](Place& place) { place.chunk->stays = reason_to_stay(why); });
+}
+
+// An imported chunk lies where the process that created it says; here it is told by who uses it.
+int ProgramChunks::device_of(const ProgramChunk& chunk) const {
+  const CUmemLocation& where = chunk.properties.location;
+  if (!chunk.is_imported()) return where.type == CU_MEM_LOCATION_TYPE_DEVICE ? where.id : -1;
+  for (int device = 0; device < AccessSet::most_devices && !chunk.mapped_at.empty(); ++device) {
+    const Place& place = places_.at(chunk.mapped_at.front());
+    if (place.access.of_device(device) != Access::None) return device;
+  }
+  return -1;
+}
+
+std::vector<std::shared_ptr<ProgramChunk>> ProgramChunks::chunks_on(int device) const {
+  std::vector<std::shared_ptr<ProgramChunk>> chunks;
+  const Reading reading{lock_};
+  for_each([&](const auto& chunk) {
+    if (device_of(*chunk) == device) chunks.push_back(chunk);
+  });
+  return chunks;
+}
+
+AccessSet ProgramChunks::devices() const {
+  AccessSet devices;
+  const Reading reading{lock_};
+  for_each([&](const auto& chunk) { devices = devices.with(device_of(*chunk)); });
+  return devices;
+}
+
+Size ProgramChunks::bytes_on_devices() const {
+  Size bytes = 0;
+  const Reading reading{lock_};
+  for_each([&](const auto& chunk) {
+    if (chunk->stays == nullptr && device_of(*chunk) >= 0) bytes += chunk->size;
+  });
+  return bytes;
+}
+
+std::vector<ProgramChunks::Place> ProgramChunks::places_of(const ProgramChunk& chunk) const {
+  const Reading reading{lock_};
+  std::vector<Place> places;
+  for (const CUdeviceptr address : chunk.mapped_at) places.push_back(places_.at(address));
+  return places;
+}
+
+Result<ChunkRef> ProgramChunks::take_over(ProgramChunk& chunk, CUdeviceptr address) {
+  if (chunk.moved) return chunk.moved;
+  Handle handle = 0;
+  if (chunk.references == 0) {
+    TRY(driver_.check(
+        driver_.cuMemRetainAllocationHandle(&handle, reinterpret_cast<void*>(address)),
+        "refer to the program's chunk"));
+  }
+  int surplus = 0;
+  ChunkRef taken;
+  {
+    const Writing writing{lock_};
+    if (chunk.references != 0) handle = names_.at(chunk.name).handle;
+    taken = ChunkRef::adopt(Chunk::adopt(driver_, handle, chunk.size, chunk.properties));
+    surplus = chunk.references - 1;
+    chunk.moved = taken;
+    chunk.is_taken_over = some_taken_over_ = true;
+  }
+  for (; surplus > 0; --surplus) {
+    const Chunk given_up = Chunk::adopt(driver_, handle, chunk.size, chunk.properties);
+  }
+  return taken;
+}
+
+void ProgramChunks::set_backing(CUdeviceptr address, bool is_mapped, const AccessSet& access) {
+  const Writing writing{lock_};
+  Place& place = places_.at(address);
+  place.is_mapped = is_mapped;
+  place.access_now = access;
+}
+
+// The program's own release has been recorded if it has no reference.
+void ProgramChunks::record(TraceEvent event, const ProgramChunk& chunk) {
+  if (chunk.references == 0) return;
+  CUVMM_TRACE(.event = event, .flags = trace_flag::native,
+              .device = static_cast<std::int16_t>(chunk.properties.location.id),
+              .detail = static_cast<std::uint32_t>(chunk.properties.location.id),
+              .size = chunk.size, .other = chunk.name);
+}
+
+void ProgramChunks::left(ProgramChunk& chunk) {
+  record(TraceEvent::Release, chunk);
+  chunk.counted.reset();
+  const Writing writing{lock_};
+  chunk.moved = {};
+}
+
+void ProgramChunks::came_back(ProgramChunk& chunk, const ChunkRef& as) {
+  if (!chunk.moved) record(TraceEvent::Create, chunk);
+  if (!chunk.counted && as->location().is_device()) count_natively(chunk);
+  const Writing writing{lock_};
+  chunk.moved = as;
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "alloc/memory.hpp"
+#include "trace/record.hpp"
+#include "vmm/chunk_ref.hpp"
+
+namespace cuvmm {
+
+// Counts memory that the program took from the driver against the limit, while it exists.
+class NativeCount {
+ public:
+  NativeCount(Memory& memory, const NativeMemory::Name& name, Size size, int device)
+      : memory_(memory), name_(name) {
+    memory_.took_natively(name_, size, device);
+  }
+  ~NativeCount() { memory_.gives_back_natively(name_); }
+  NativeCount(const NativeCount&) = delete;
+  NativeCount& operator=(const NativeCount&) = delete;
+
+ private:
+  Memory& memory_;
+  const NativeMemory::Name name_;
+};
+
+// A chunk that the program created or imported itself. Exists while the program has a reference to
+// it or a mapping of it.
+struct ProgramChunk {
+  std::uint64_t id = 0;  // never reused in this process
+  Size size = 0;         // 0: imported, and never mapped
+  CUmemAllocationProp properties{};
+  CUmemGenericAllocationHandle name = 0;  // the program's handle, while it has references
+  int references = 1;                     // the program's
+  const char* stays = nullptr;            // why it cannot leave its device
+  std::vector<CUdeviceptr> mapped_at;
+  std::optional<NativeCount> counted;
+  // From the first pause on, the only reference that the driver knows; the program's are counted
+  // here. Empty also while the chunk is away.
+  ChunkRef moved;
+  bool is_taken_over = false;
+
+  bool is_imported() const { return properties.type == CU_MEM_ALLOCATION_TYPE_INVALID; }
+};
+
+// The chunks of virtual memory that the program manages itself, with cuMemCreate and cuMemMap: how
+// often it refers to each, where each is mapped, and who may access it there. A chunk that has left
+// its device and come back is another chunk for the driver, so the handle that the program knows is
+// translated. Thread-safe.
+//
+// The functions named after driver calls are made by the program's calls.
+class ProgramChunks {
+ public:
+  using Handle = CUmemGenericAllocationHandle;
+
+  ProgramChunks(const Driver& driver, Memory& memory) : driver_(driver), memory_(memory) {}
+
+  // Call with the driver's new handle. They return the handle that the program gets, which differs
+  // if the program knows another chunk by that number.
+  Handle created(Handle handle, Size size, const CUmemAllocationProp& properties);
+  Handle imported(Handle handle);
+  Handle retained(Handle handle, CUdeviceptr address);
+  // Refers to the chunk at the address, if the driver no longer counts its references.
+  std::optional<Handle> retain(CUdeviceptr address);
+
+  // The driver's handle of what the program knows by this one; 0 if the program knows nothing by
+  // it, and it is the driver's handle of a chunk that the program knows by another.
+  Handle handle_of(Handle name) const;
+  // Whether the program knows another chunk by this number.
+  bool is_taken(Handle handle) const;
+
+  // Drops a reference. Call before the driver does, since the number may be reused right after.
+  struct Release {
+    std::shared_ptr<ProgramChunk> chunk;  // nullptr: unknown
+    Handle name = 0;
+    Handle handle = 0;
+    bool is_for_driver = true;
+  };
+  Release release(Handle name);
+  void restore(const Release& release);
+
+  // Where a chunk is mapped.
+  struct Place {
+    CUdeviceptr address = 0;
+    std::shared_ptr<ProgramChunk> chunk;
+    AccessSet access;        // as the program set it
+    bool continues = false;  // the program set access to it together with the place before it
+    bool is_mapped = true;   // false while the chunk is away
+    AccessSet access_now;    // none while it is away
+
+    bool contains(CUdeviceptr at) const { return at - address < chunk->size; }
+  };
+  void mapped(CUdeviceptr address, Size size, Handle name);
+  // Call before the driver unmaps them.
+  std::vector<Place> unmap(CUdeviceptr address, Size size);
+  void restore(std::vector<Place> places);
+  void set_access(CUdeviceptr address, Size size, std::span<const CUmemAccessDesc> lines);
+
+  // The chunk must not leave its device any more. `why` is as for allocations (pin).
+  void pin(Handle name, std::uint8_t why);
+  void pin(CUdeviceptr address, Size size, std::uint8_t why);
+  void pin_for_array(Handle name);
+
+  // Whether the program has mapped a chunk there.
+  bool contains(CUdeviceptr address) const;
+
+  // For a pause (alloc/program_eviction.hpp). Until it ends, the program makes none of the calls
+  // above but imported() and contains().
+  std::vector<std::shared_ptr<ProgramChunk>> chunks_on(int device) const;
+  AccessSet devices() const;  // those with chunks
+  Size bytes_on_devices() const;
+  std::vector<Place> places_of(const ProgramChunk& chunk) const;
+  // Makes one reference to the chunk, which is mapped at the address, the only one that the driver
+  // knows.
+  Result<ChunkRef> take_over(ProgramChunk& chunk, CUdeviceptr address);
+  void set_backing(CUdeviceptr address, bool is_mapped, const AccessSet& access);
+  // The chunk is nowhere mapped any more, or another one is mapped in its place.
+  void left(ProgramChunk& chunk);
+  void came_back(ProgramChunk& chunk, const ChunkRef& as);
+
+  bool is_empty() const { return count_.load(std::memory_order_acquire) == 0; }
+
+ private:
+  struct Named {
+    std::shared_ptr<ProgramChunk> chunk;
+    Handle handle = 0;   // the driver's, as long as the chunk has not moved
+    int references = 1;  // by this name
+  };
+  using Places = std::map<CUdeviceptr, Place>;
+
+  // The caller holds the lock for these.
+  Handle add_name(const std::shared_ptr<ProgramChunk>& chunk, Handle handle,
+                  std::shared_ptr<ProgramChunk>& forgotten);
+  bool is_another(Handle handle) const;
+  Handle unknown(Handle name) const;
+  void stays(Handle name, const char* why);
+  const Place* find(CUdeviceptr address) const;
+  template <class Visit>
+  void for_each_in(CUdeviceptr address, Size size, Visit visit);
+  int device_of(const ProgramChunk& chunk) const;  // -1: none
+  // Calls `visit(const std::shared_ptr<ProgramChunk>&)`. The caller holds the lock.
+  template <class Visit>
+  void for_each(Visit visit) const;
+  void count();
+  static void record(TraceEvent event, const ProgramChunk& chunk);
+  void count_natively(ProgramChunk& chunk);
+
+  const Driver& driver_;
+  Memory& memory_;
+  std::atomic<std::uint64_t> last_id_{0};
+  std::atomic<std::size_t> count_{0};  // names and places; written under the lock
+
+  mutable SharedLock lock_{LockOrder::ProgramChunks};  // guards what follows, and every chunk
+  std::unordered_map<Handle, Named> names_;
+  Places places_;
+  std::uint64_t last_invented_ = 0;
+  bool some_taken_over_ = false;
+};
+
+}  // namespace cuvmm

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "alloc/program_eviction.hpp"
+
+#include <algorithm>
+
+namespace cuvmm {
+
+void ProgramEviction::begin_eviction(EvictionSet& evicted) {
+  leaving_ = chunks_.chunks_on(device_);
+  evicted.owners.push_back(this);
+  for (std::size_t i = 0; i < leaving_.size(); ++i) {
+    const ProgramChunk& chunk = *leaving_[i];
+    const auto places = chunks_.places_of(chunk);
+    const auto open = std::find_if(places.begin(), places.end(), [&](const auto& place) {
+      return place.access.of_device(device_) == Access::ReadWrite;
+    });
+    if (chunk.stays != nullptr) {
+      evicted.exclude(chunk.size, chunk.stays);
+    } else if (places.empty()) {
+      evicted.exclude(chunk.size, "the program has created it and not mapped it");
+    } else if (open == places.end()) {
+      evicted.exclude(chunk.size, "the program has mapped it and not made it accessible");
+    } else {
+      EvictedChunk& one = evicted.chunks.emplace_back();
+      one.of = this;
+      one.address = open->address;
+      one.size = chunk.size;
+      one.home = Location::device(device_);
+      one.properties = &chunk.properties;
+      one.index = i;
+    }
+  }
+}
+
+Result<void> ProgramEviction::take_out(EvictedChunk& one) {
+  ProgramChunk& chunk = *leaving_[one.index];
+  if (!one.chunk) one.chunk = TRY(chunks_.take_over(chunk, one.address));
+  Remap remap{driver_};
+  for (const ProgramChunks::Place& place : chunks_.places_of(chunk)) {
+    if (place.is_mapped) remap.add(place.address, {one.chunk, place.access_now}, {});
+  }
+  TRY(remap.commit(*this));
+  chunks_.left(chunk);
+  one.chunk = {};
+  return {};
+}
+
+// Access is set together where the program did so: the driver may refuse to set it across the
+// boundaries of reservations. Chunks come in the order of the addresses at which they are accessed,
+// so aliases are mapped after all of them.
+Result<void> ProgramEviction::put_back(std::span<EvictedChunk> some) {
+  Remap remap{driver_};
+  remap.reserve(some.size());
+  for (const bool aliases : {false, true}) {
+    for (const EvictedChunk& one : some) {
+      for (const ProgramChunks::Place& place : chunks_.places_of(*leaving_[one.index])) {
+        const bool is_complete = place.is_mapped && place.access_now == place.access;
+        if (is_complete || (place.address != one.address) != aliases) continue;
+        if (!place.continues) remap.separate();
+        const Backing now{place.is_mapped ? one.chunk : ChunkRef{}, place.access_now};
+        remap.add(place.address, now, {one.chunk, place.access});
+      }
+    }
+  }
+  TRY(remap.commit(*this));
+  for (const EvictedChunk& one : some) chunks_.came_back(*leaving_[one.index], one.chunk);
+  return {};
+}
+
+void ProgramEviction::set_backing(At at, const ChunkRef& /*chunk*/, const AccessSet& access) {
+  chunks_.set_backing(at.address, true, access);
+}
+
+void ProgramEviction::remove_backing(At at, const ChunkRef& /*chunk*/) {
+  chunks_.set_backing(at.address, false, AccessSet::none());
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program that manages virtual memory itself, as the hooks see its calls.
+#pragma once
+
+#include "paused_program.hpp"
+
+namespace cuvmm::test {
+
+class OwnVirtualMemory {
+ public:
+  using Handle = CUmemGenericAllocationHandle;
+
+  OwnVirtualMemory(Program& program, Size size) : program_(program), size_(size) {
+    CUcontext context = nullptr;
+    EXPECT_CUDA(driver().cuCtxGetCurrent(&context));
+    program.memory->context_began(context);
+    EXPECT_CUDA(driver().cuMemAddressReserve(&address_, size, 0, 0, 0));
+  }
+  // Works with a driver that does not fail.
+  ~OwnVirtualMemory() {
+    for (const auto& [at, size] : mapped_) unmap(at, size);
+    for (const Handle handle : held_) release_now(handle);
+    EXPECT_CUDA(test::driver().cuMemAddressFree(address_, size_));
+  }
+  OwnVirtualMemory(const OwnVirtualMemory&) = delete;
+  OwnVirtualMemory& operator=(const OwnVirtualMemory&) = delete;
+
+  CUdeviceptr address() const { return address_; }
+
+  Handle create(Size size) {
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+    Handle handle = 0;
+    EXPECT_CUDA(driver().cuMemCreate(&handle, size, &properties, 0));
+    held_.push_back(program_.chunks->created(handle, size, properties));
+    return held_.back();
+  }
+  void release(Handle name) {
+    std::erase(held_, name);
+    release_now(name);
+  }
+  void map(Size offset, Size size, Handle name) {
+    const CUdeviceptr at = address_ + offset;
+    ASSERT_CUDA(driver().cuMemMap(at, size, 0, program_.chunks->handle_of(name), 0));
+    program_.chunks->mapped(at, size, name);
+    mapped_.emplace_back(at, size);
+  }
+  void allow(Size offset, Size size, CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
+    const CUmemAccessDesc line{{CU_MEM_LOCATION_TYPE_DEVICE, {0}}, flags};
+    ASSERT_CUDA(driver().cuMemSetAccess(address_ + offset, size, &line, 1));
+    program_.chunks->set_access(address_ + offset, size, {&line, 1});
+  }
+  // As most programs do: a chunk, mapped and open to its device.
+  Handle add(Size offset, Size size) {
+    const Handle handle = create(size);
+    map(offset, size, handle);
+    allow(offset, size);
+    return handle;
+  }
+  unsigned long long access(Size offset) const {
+    const CUmemLocation device{CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+    unsigned long long flags = 0;
+    EXPECT_CUDA(test::driver().cuMemGetAccess(&flags, &device, address_ + offset));
+    return flags;
+  }
+  // The driver's handle of the chunk that is mapped there.
+  Handle backing(Size offset) const {
+    Handle handle = 0;
+    EXPECT_CUDA(test::driver().cuMemRetainAllocationHandle(
+        &handle, reinterpret_cast<void*>(address_ + offset)));
+    EXPECT_CUDA(test::driver().cuMemRelease(handle));
+    return handle;
+  }
+
+ private:
+  const Driver& driver() const { return program_.driver; }
+  void unmap(CUdeviceptr at, Size size) {
+    const auto places = program_.chunks->unmap(at, size);
+    EXPECT_CUDA(test::driver().cuMemUnmap(at, size));
+  }
+  void release_now(Handle name) {
+    const auto released = program_.chunks->release(name);
+    if (released.is_for_driver) EXPECT_CUDA(test::driver().cuMemRelease(released.handle));
+  }
+
+  Program& program_;
+  const Size size_;
+  CUdeviceptr address_ = 0;
+  std::vector<std::pair<CUdeviceptr, Size>> mapped_;
+  std::vector<Handle> held_;
+};
+
+}  // namespace cuvmm::test

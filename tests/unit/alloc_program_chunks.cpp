@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// The books of the chunks that the program manages itself.
+#include <gtest/gtest.h>
+
+#include "alloc/program_chunks.hpp"
+#include "alloc_memory_world.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+using Handle = ProgramChunks::Handle;
+
+constexpr Size chunk_size = 2 * MiB;
+constexpr CUdeviceptr somewhere = 64 * GiB;
+
+class ProgramChunksTest : public MemoryTest {
+ protected:
+  void SetUp() override {
+    MemoryTest::SetUp();
+    begin({.limit = SizeLimit::of_bytes(64 * MiB)});
+    chunks_.emplace(driver(), memory());
+  }
+  void TearDown() override {
+    chunks_.reset();
+    MemoryTest::TearDown();
+  }
+  ProgramChunks& chunks() { return *chunks_; }
+  Size counted() { return memory().counters(0).native; }
+
+  static CUmemAllocationProp on_device() {
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+    return properties;
+  }
+  Handle created(Handle handle) { return chunks().created(handle, chunk_size, on_device()); }
+
+ private:
+  std::optional<ProgramChunks> chunks_;
+};
+
+TEST_F(ProgramChunksTest, AChunkCountsUntilItIsNeitherReferredToNorMapped) {
+  const Handle chunk = created(7);
+  EXPECT_EQ(counted(), chunk_size);
+  chunks().mapped(somewhere, chunk_size, chunk);
+  EXPECT_EQ(chunks().retained(7, somewhere + 5), chunk);
+  chunks().release(chunk);
+  chunks().release(chunk);
+  EXPECT_EQ(counted(), chunk_size) << "it is still mapped";
+  chunks().unmap(somewhere, chunk_size);
+  EXPECT_EQ(counted(), 0U);
+  EXPECT_TRUE(chunks().is_empty());
+}
+
+TEST_F(ProgramChunksTest, WhatTheDriverRefusesChangesNothing) {
+  const Handle chunk = created(7);
+  chunks().mapped(somewhere, chunk_size, chunk);
+  {
+    const auto released = chunks().release(chunk);
+    auto unmapped = chunks().unmap(somewhere, chunk_size);
+    EXPECT_FALSE(chunks().contains(somewhere));
+    chunks().restore(std::move(unmapped));
+    chunks().restore(released);
+  }
+  EXPECT_TRUE(chunks().contains(somewhere + chunk_size - 1));
+  EXPECT_FALSE(chunks().contains(somewhere + chunk_size));
+  EXPECT_EQ(counted(), chunk_size);
+  chunks().unmap(somewhere, chunk_size);
+  EXPECT_EQ(counted(), chunk_size) << "the reference is still there";
+  chunks().release(chunk);
+  EXPECT_EQ(counted(), 0U);
+}
+
+TEST_F(ProgramChunksTest, UnmappingARangeEndsTheMappingsInItAndNoOther) {
+  const Handle chunk = created(7);
+  for (const Size at : {0u, 1u, 2u})
+    chunks().mapped(somewhere + at * chunk_size, chunk_size, chunk);
+  EXPECT_EQ(chunks().unmap(somewhere + chunk_size, 2 * chunk_size).size(), 2U);
+  EXPECT_TRUE(chunks().contains(somewhere));
+  EXPECT_FALSE(chunks().contains(somewhere + chunk_size));
+}
+
+TEST_F(ProgramChunksTest, AccessIsThatOfEachMapping) {
+  const Handle chunk = created(7);
+  for (const Size at : {0u, 1u}) chunks().mapped(somewhere + at * chunk_size, chunk_size, chunk);
+  const CUmemAccessDesc both[] = {
+      {{CU_MEM_LOCATION_TYPE_DEVICE, {0}}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE},
+      {{CU_MEM_LOCATION_TYPE_DEVICE, {1}}, CU_MEM_ACCESS_FLAGS_PROT_READ}};
+  chunks().set_access(somewhere, 2 * chunk_size, both);
+  const CUmemAccessDesc no_longer{{CU_MEM_LOCATION_TYPE_DEVICE, {1}},
+                                  CU_MEM_ACCESS_FLAGS_PROT_NONE};
+  chunks().set_access(somewhere + chunk_size, chunk_size, {&no_longer, 1});
+  const auto places = chunks().unmap(somewhere, 2 * chunk_size);
+  ASSERT_EQ(places.size(), 2U);
+  EXPECT_EQ(places[0].access.print(), "0:rw 1:r");
+  EXPECT_EQ(places[1].access.print(), "0:rw");
+}
+
+TEST_F(ProgramChunksTest, ANumberThatTheDriverReusesUnseenIsANewChunk) {
+  created(7);
+  created(7);
+  EXPECT_EQ(counted(), chunk_size);
+  chunks().release(7);
+  EXPECT_EQ(counted(), 0U);
+}
+
+TEST_F(ProgramChunksTest, ImportingOnesOwnChunkRefersToIt) {
+  const Handle chunk = created(7);
+  EXPECT_EQ(chunks().imported(7), chunk);
+  EXPECT_TRUE(chunks().release(chunk).is_for_driver);
+  EXPECT_EQ(counted(), chunk_size);
+  chunks().release(chunk);
+  EXPECT_EQ(counted(), 0U);
+  chunks().imported(8);
+  EXPECT_EQ(counted(), 0U) << "it counts where it was created";
+}
+
+}  // namespace
+}  // namespace cuvmm::test
