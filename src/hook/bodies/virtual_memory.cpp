@@ -73,9 +73,8 @@ CUVMM_HOOK(cuMemRetainAllocationHandle, Handle* chunk, void* pointer) {
   if (chunks == nullptr) return forward(chunk, pointer);
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   const auto address = reinterpret_cast<CUdeviceptr>(pointer);
-  if (chunk == nullptr || forward.engine().serving()->memory.find(address)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  if (forward.engine().serving()->memory.find(address)) return CUDA_ERROR_INVALID_VALUE;
+  if (chunk == nullptr) return forward.announced(chunk, pointer);
   if (const auto moved = chunks->retain(address)) {
     *chunk = *moved;
     return CUDA_SUCCESS;
