@@ -112,7 +112,7 @@ Answer Memory::refuse(Error error, Size asked, const DeviceMemory& device,
 template <class Attempt>
 Result<Allocation*> Memory::retry_under_pressure(DeviceMemory& device, Size size,
                                                  MemoryPressure& pressure, Compacts compacts,
-                                                 Attempt attempt, Result<Allocation*> made) {
+                                                 Attempt attempt) {
   constexpr int most_attempts = 16;  // other threads may be faster each time
   const std::uint64_t until = pressure.until();
   const bool is_leased = device.budget().lessor() != nullptr;
@@ -120,12 +120,14 @@ Result<Allocation*> Memory::retry_under_pressure(DeviceMemory& device, Size size
       is_leased ? std::max(until, pressure.until(settings_.node_wait)) : until;
   const Size wanted = round_up(size, device.granule());
   PressureTurns::Turn turn{device.turns()};
-  for (int attempts = 1; turn.take(attempts == 1 ? until : longest); ++attempts) {
+  for (int attempts = 1;; ++attempts) {
+    // Without a turn only what others have released meanwhile can help.
+    if (!turn.take(longest)) return attempt();
     pressure.tried.add(ReclaimSteps::OtherOwners);
     const bool some_work_ended = dependencies_.clock.wait_for_frees(device.ordinal(), until);
     Size released = release_on(device, wanted);
     if (released < wanted) released += reclaim_from_others(device, wanted - released);
-    made = attempt();
+    Result<Allocation*> made = attempt();
     if (!lacks_memory(made)) return made;
     if (attempts == 1 && compacts == Compacts::Here && compact(device, wanted, until)) continue;
     if (attempts == most_attempts || now_ns() >= longest) return made;
@@ -138,7 +140,6 @@ Result<Allocation*> Memory::retry_under_pressure(DeviceMemory& device, Size size
         device.budget().wait_for_more(wanted, until, longest);
     if (!has_more) return made;
   }
-  return made;
 }
 
 // Moves live stream-ordered memory for a request of another kind.
@@ -161,7 +162,7 @@ Answer Memory::allocate(CUdeviceptr* address, Size size, const GrowHint& grow_hi
   const auto attempt = [&] { return owner->allocate(size, grow_hint, pressure); };
   auto made = attempt();
   if (lacks_memory(made)) {
-    made = retry_under_pressure(owner->device(), size, pressure, Compacts::Here, attempt, made);
+    made = retry_under_pressure(owner->device(), size, pressure, Compacts::Here, attempt);
   }
   if (!made.ok()) return refuse(made.error(), size, owner->device(), pressure);
   give(**made, address,
@@ -222,7 +223,7 @@ Answer Memory::allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size,
   const auto attempt = [&] { return pool->allocate(size, stream.id, pressure); };
   auto made = attempt();
   if (lacks_memory(made)) {
-    made = retry_under_pressure(device, size, pressure, Compacts::InAttempt, attempt, made);
+    made = retry_under_pressure(device, size, pressure, Compacts::InAttempt, attempt);
   }
   if (!made.ok()) return refuse(made.error(), size, device, pressure);
   if (PoolMemory::is_behind_others(**made)) {

@@ -250,7 +250,7 @@ class Memory {
   template <class Attempt>
   Result<Allocation*> retry_under_pressure(DeviceMemory& device, Size size,
                                            MemoryPressure& pressure, Compacts compacts,
-                                           Attempt attempt, Result<Allocation*> made);
+                                           Attempt attempt);
   bool compact(const DeviceMemory& device, Size wanted, std::uint64_t until);
   Size reclaim_from_others(const DeviceMemory& device, Size wanted);
   Size release_on(const DeviceMemory& device, Size wanted);
