@@ -47,7 +47,7 @@ std::optional<observe::Nvml> nvml_for(pid_t process) {
   return std::move(*nvml);
 }
 
-// Memory in use by the process, or by all processes where NVML does not list it.
+// Memory in use on a device.
 struct MemoryInUse {
   Size of_process = 0;
   Size of_all = 0;
@@ -66,12 +66,22 @@ InUse memory_in_use(const std::optional<observe::Nvml>& nvml, pid_t process) {
   return all;
 }
 
+// Known before the checkpoint, in case this process does not live to see what has left.
+LeftMemory expected_to_leave(const InUse& before) {
+  LeftMemory left{};
+  for (std::size_t device = 0; device < left.size(); ++device) {
+    left[device] = static_cast<std::uint32_t>(before[device].of_process / MiB);
+  }
+  return left;
+}
+
+// For a process that NVML does not list, as in some containers. What other processes took or gave
+// back meanwhile counts too.
 LeftMemory difference(const InUse& before, const InUse& after) {
   LeftMemory left{};
   for (std::size_t device = 0; device < left.size(); ++device) {
-    const bool is_listed = before[device].of_process != 0;
-    const Size was = is_listed ? before[device].of_process : before[device].of_all;
-    const Size is = is_listed ? after[device].of_process : after[device].of_all;
+    const Size was = before[device].of_all;
+    const Size is = after[device].of_all;
     left[device] = static_cast<std::uint32_t>((was > is ? was - is : 0) / MiB);
   }
   return left;
@@ -110,22 +120,27 @@ End end_of(ProcessCheckpoint::TakenOff taken) {
   }
 }
 
+DeepPauseOutcome unknown(const std::string& why) {
+  return {.end = End::Unknown, .why = why, .times = {}, .left = 0};
+}
+
 DeepPauseOutcome stays(pid_t process, const std::string& why) {
   const Told told = tell(process, ControlWhat::HasReturned);
   if (told.answer) return {.end = End::OnDevices, .why = why, .times = {}, .left = 0};
-  return {.end = End::Unknown, .why = told.why, .times = {}, .left = 0};
+  return unknown(told.why);
 }
 
-// Holding the lock, with the program's consent.
-DeepPauseOutcome take_off(pid_t process, const ControlAnswer& granted,
-                          ProcessCheckpoint::Begun begun, Duration timeout) {
+// Holding the lock.
+DeepPauseOutcome take_off(pid_t process, ProcessCheckpoint::Begun begun, Duration timeout) {
   auto checkpoint = ProcessCheckpoint::of(process);
   if (!checkpoint.ok()) {
-    if (begun == ProcessCheckpoint::Begun::No) return stays(process, checkpoint.error().text());
-    return {.end = End::Unknown, .why = checkpoint.error().text(), .times = {}, .left = 0};
+    const End end = begun == ProcessCheckpoint::Begun::No ? End::OnDevices : End::Unknown;
+    return {.end = end, .why = checkpoint.error().text(), .times = {}, .left = 0};
   }
   const auto nvml = nvml_for(process);
   const InUse before = memory_in_use(nvml, process);
+  const Told granted = tell(process, ControlWhat::LeaveDevices, expected_to_leave(before));
+  if (!granted.answer) return unknown(granted.why);
   const auto outcome = checkpoint->take_off(begun, timeout);
   const std::string why =
       outcome.is_off == ProcessCheckpoint::TakenOff::Yes ? "" : outcome.why.text();
@@ -133,31 +148,22 @@ DeepPauseOutcome take_off(pid_t process, const ControlAnswer& granted,
   DeepPauseOutcome done{
       .end = end_of(outcome.is_off), .why = why, .times = checkpoint->times(), .left = 0};
   if (done.end != End::OffDevices) return done;
-  LeftMemory left = difference(before, memory_in_use(nvml, process));
-  if (sum(left) == 0) left = granted.left;  // it had left before
+  LeftMemory left = granted.answer->left;
+  if (sum(left) == 0) left = difference(before, memory_in_use(nvml, process));
   done.left = sum(left);
   const Told told = tell(process, ControlWhat::HasLeft, left);
-  if (!told.answer) return {.end = End::Unknown, .why = told.why, .times = done.times, .left = 0};
-  return done;
+  return told.answer ? done : unknown(told.why);
 }
 
 }  // namespace
 
 DeepPauseOutcome take_off_devices(pid_t process, Duration timeout) {
-  DeepPauseOutcome failed{.end = End::Unknown, .why = {}, .times = {}, .left = 0};
   const auto lock = share::lock_for_checkpoint(process, share::Deadline::after(a_while));
-  if (!lock.ok()) {
-    failed.why = lock.error().text();
-    return failed;
-  }
-  const Told before = tell(process, ControlWhat::State);
-  const Told granted = before.answer ? tell(process, ControlWhat::LeaveDevices) : before;
-  if (!granted.answer) {
-    failed.why = granted.why;
-    return failed;
-  }
-  const bool is_first = before.answer->presence == Presence::OnDevices;
-  return take_off(process, *granted.answer,
+  if (!lock.ok()) return unknown(lock.error().text());
+  const Told seen = tell(process, ControlWhat::State);
+  if (!seen.answer) return unknown(seen.why);
+  const bool is_first = seen.answer->presence == Presence::OnDevices;
+  return take_off(process,
                   is_first ? ProcessCheckpoint::Begun::No : ProcessCheckpoint::Begun::ByAnother,
                   timeout);
 }

@@ -116,7 +116,7 @@ Result<PauseReport> Control::resume(Partly partly) {
   return resumed;
 }
 
-Result<void> Control::leave_devices() {
+Result<void> Control::leave_devices(const share::LeftMemory& expected) {
   constexpr const char* leaving = "leave the devices";
   const Alone alone{busy_, Busy::Request, a_moment, upkeep_at_most};
   if (!alone.is_mine()) return Error::invalid(leaving, "another pause or resume is under way");
@@ -124,7 +124,7 @@ Result<void> Control::leave_devices() {
   if (presence() == share::Presence::OnDevices) {
     const HookBypass bypass;
     forget_ended_work_();
-    left_ = {};
+    left_ = expected;
   }
   presence_.store(share::Presence::Leaving);
   return {};
@@ -265,7 +265,7 @@ share::ControlAnswer Control::answer(const share::ControlRequest& request,
       said.moved = paused_bytes();
       break;
     case share::ControlWhat::LeaveDevices:
-      if (const auto granted = leave_devices(); granted.ok()) {
+      if (const auto granted = leave_devices(request.left); granted.ok()) {
         said.outcome = share::ControlOutcome::Done;
       } else {
         said.say(granted.error().text());

@@ -49,7 +49,8 @@ class Control {
   // Refused while the process is off its devices, where a driver call would block.
   Result<PauseReport> resume(Partly partly);
   // For a process outside that takes this one off its devices (share::ControlWhat::LeaveDevices).
-  Result<void> leave_devices();
+  // `expected` is what will leave, as far as that is known.
+  Result<void> leave_devices(const share::LeftMemory& expected);
   void has_left_devices(const share::LeftMemory& left);
   void has_returned_to_devices();
   share::Presence presence() const { return presence_.load(); }

@@ -43,7 +43,7 @@ struct ControlRequest {
   std::uint64_t timeout_us = 0;
   std::uint32_t flags = 0;
   std::uint32_t reserved = 0;
-  LeftMemory left{};  // HasLeft
+  LeftMemory left{};  // HasLeft; LeaveDevices: what the sender expects to leave
 };
 
 enum class ControlOutcome : std::uint32_t { Done = 0, Refused = 1 };

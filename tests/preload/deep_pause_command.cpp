@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <string>
 #include <thread>
@@ -206,7 +207,7 @@ TEST_F(DeepPause, WhatCannotBeUndoneIsUndoneByTheResume) {
 class DeepResumeRefused : public DeepPause, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(DeepResumeRefused, CanBeRepeated) {
-  const std::string refuse = fault(std::string{GetParam()} + ":1=CUDA_ERROR_OPERATING_SYSTEM");
+  const std::string refuse = fault(std::string{GetParam()} + "=CUDA_ERROR_OPERATING_SYSTEM");
   const Finished finished = run_beside(pause() + refuse + resume("--json") + resume());
   EXPECT_TRUE(says(finished, "pause 0"));
   EXPECT_TRUE(says(finished, "resume 1"));
@@ -215,11 +216,16 @@ TEST_P(DeepResumeRefused, CanBeRepeated) {
   expect_all_right(finished);
 }
 
-INSTANTIATE_TEST_SUITE_P(ByTheDriver, DeepResumeRefused,
-                         ::testing::Values("cuInit", "cuCheckpointProcessGetState",
-                                           "cuCheckpointProcessRestore",
-                                           "cuCheckpointProcessUnlock"),
-                         [](const auto& call) { return call.param; });
+INSTANTIATE_TEST_SUITE_P(
+    ByTheDriver, DeepResumeRefused,
+    ::testing::Values("cuInit:1", "cuCheckpointProcessGetState:1", "cuCheckpointProcessGetState:2",
+                      "cuCheckpointProcessRestore:1", "cuCheckpointProcessGetState:3",
+                      "cuCheckpointProcessUnlock:1", "cuCheckpointProcessGetState:4"),
+    [](const auto& call) {
+      std::string name = call.param;
+      std::replace(name.begin(), name.end(), ':', '_');
+      return name;
+    });
 
 class DeepPauseKilled : public DeepPause, public ::testing::WithParamInterface<const char*> {};
 
@@ -271,6 +277,21 @@ INSTANTIATE_TEST_SUITE_P(Before, DeepResumeKilled,
                                            "cuCheckpointProcessRestore",
                                            "cuCheckpointProcessUnlock"),
                          [](const auto& call) { return call.param; });
+
+// What it needs on the card is known, though the command that took it off died first.
+TEST_F(DeepPause, WithoutRoomAfterAKillTheDriverIsNotAskedToRestore) {
+  const Finished finished =
+      run_beside("VMM_SIM_DELAY=cuCheckpointProcessCheckpoint=600ms " + cli() +
+                 " pause --deep $program & helper=$!; sleep 0.4; kill -STOP $program; sleep 0.8\n"
+                 "kill -9 $helper; wait $helper; kill -CONT $program\n" +
+                 on_card() + "-- " + example("take_turns") +
+                 " --mib 128 --steps 60 --rest 50 & other=$!; sleep 1\n" + resume() +
+                 "wait $other\n" + resume());
+  EXPECT_TRUE(says(finished, "resume 1"));
+  EXPECT_NE(finished.err.find("has no room"), std::string::npos) << finished.err;
+  EXPECT_TRUE(says(finished, "resume 0"));
+  expect_all_right(finished);
+}
 
 TEST_F(DeepPause, AResumeWaitsForADeepPauseUnderWay) {
   const Finished finished =

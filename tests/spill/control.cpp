@@ -372,12 +372,14 @@ TEST_F(ControlTest, AProcessOffItsDevicesDoesNotResumeByItself) {
   process.end();
 }
 
-// What had left is known even if the process that took it off the devices died before the end.
+// What left is known even if the process that took it off the devices died before the end.
 TEST_F(ControlTest, ARepeatedDepartureKeepsWhatHadLeft) {
   auto& process = *new Process{driver()};
   process.control->start();
   ASSERT_EQ(told(ControlWhat::Pause).outcome, ControlOutcome::Done);
-  told(ControlWhat::LeaveDevices);
+  const share::LeftMemory expected{510};
+  EXPECT_EQ(told(ControlWhat::LeaveDevices, expected).left, expected);
+  EXPECT_EQ(told(ControlWhat::LeaveDevices).left, expected);
   const share::LeftMemory left{500};
   told(ControlWhat::HasLeft, left);
   EXPECT_EQ(told(ControlWhat::LeaveDevices).left, left);
