@@ -13,7 +13,7 @@ namespace {
 // A driver's handles are addresses or small numbers; these are neither.
 constexpr CUmemGenericAllocationHandle first_invented = 0xC0DE'0000'0000'0000;
 
-constexpr const char* has_aliases = "the driver knows it by several handles";
+constexpr const char* goes_by_several_handles = "the driver knows it by several handles";
 constexpr const char* backs_an_array = "it backs a sparse array";
 constexpr const char* is_used_by_the_host = "the host may access it";
 
@@ -113,7 +113,8 @@ ProgramChunks::Handle ProgramChunks::retained(Handle handle, CUdeviceptr address
     ++found->second.references;
     return chunk.name;
   }
-  chunk.stays = has_aliases;
+  chunk.has_aliases = true;
+  chunk.stays = goes_by_several_handles;
   return add_name(place->chunk, handle, forgotten);
 }
 
@@ -314,21 +315,43 @@ std::vector<ProgramChunks::Place> ProgramChunks::places_of(const ProgramChunk& c
   return places;
 }
 
-Result<ChunkRef> ProgramChunks::take_over(ProgramChunk& chunk, CUdeviceptr address) {
-  if (chunk.moved) return chunk.moved;
-  Handle handle = 0;
-  if (chunk.references == 0) {
-    TRY(driver_.check(
-        driver_.cuMemRetainAllocationHandle(&handle, reinterpret_cast<void*>(address)),
-        "refer to the program's chunk"));
+std::vector<ProgramChunks::Place> ProgramChunks::run_from(CUdeviceptr address) const {
+  const Reading reading{lock_};
+  std::vector<Place> run;
+  for (const Place* place = find(address); place != nullptr;) {
+    run.push_back(*place);
+    const auto next = places_.find(place->address + place->chunk->size);
+    place = next != places_.end() ? &next->second : nullptr;
   }
+  return run;
+}
+
+ChunkRef ProgramChunks::backing(const ProgramChunk& chunk) const {
+  const Reading reading{lock_};
+  return chunk.moved;
+}
+
+Result<ChunkRef> ProgramChunks::take_over(ProgramChunk& chunk, CUdeviceptr address) {
+  Handle handle = 0;
   int surplus = 0;
   ChunkRef taken;
   {
     const Writing writing{lock_};
-    if (chunk.references != 0) handle = names_.at(chunk.name).handle;
+    if (chunk.moved) return chunk.moved;
+    if (chunk.has_aliases) {
+      return Error{.kind = ErrorKind::NotSupported,
+                   .doing = "refer to the program's chunk",
+                   .subject = goes_by_several_handles};
+    }
+    if (chunk.references == 0) {
+      TRY(driver_.check(
+          driver_.cuMemRetainAllocationHandle(&handle, reinterpret_cast<void*>(address)),
+          "refer to the program's chunk"));
+    } else {
+      handle = names_.at(chunk.name).handle;
+      surplus = chunk.references - 1;
+    }
     taken = ChunkRef::adopt(Chunk::adopt(driver_, handle, chunk.size, chunk.properties));
-    surplus = chunk.references - 1;
     chunk.moved = taken;
     chunk.is_taken_over = some_taken_over_ = true;
   }

@@ -46,6 +46,7 @@ struct ProgramChunk {
   // here. Empty also while the chunk is away.
   ChunkRef moved;
   bool is_taken_over = false;
+  bool has_aliases = false;  // several of the driver's handles name it: it cannot be taken over
 
   bool is_imported() const { return properties.type == CU_MEM_ALLOCATION_TYPE_INVALID; }
 };
@@ -110,6 +111,11 @@ class ProgramChunks {
 
   // Whether the program has mapped a chunk there.
   bool contains(CUdeviceptr address) const;
+
+  // What is mapped without a gap from the place that contains the address on; empty if none does.
+  std::vector<Place> run_from(CUdeviceptr address) const;
+  // Of a chunk that was taken over; empty while it is away.
+  ChunkRef backing(const ProgramChunk& chunk) const;
 
   // For a pause (alloc/program_eviction.hpp). Until it ends, the program makes none of the calls
   // above but imported() and contains().

@@ -45,7 +45,7 @@ struct Serving {
                 program.sees_everything},
                memory_settings(options, lessor)),
         program_chunks(driver, memory),
-        ipc(driver, memory,
+        ipc(driver, memory, program_chunks,
             [](const std::function<void()>& work) {
               const HookBypass bypass;
               work();

@@ -28,7 +28,7 @@ CUresult answer_to(const Error& error) {
 }  // namespace
 
 Answer LegacyIpc::handle_of(CUdeviceptr address, CUipcMemHandle* handle) {
-  if (handle == nullptr || !memory_.find(address)) return std::nullopt;
+  if (handle == nullptr || !lender_.holds(address)) return std::nullopt;
   const RelaxedCapture relaxed{driver_};
   const auto lent = lender_.lend(address);
   if (lent.ok()) {
@@ -37,7 +37,12 @@ Answer LegacyIpc::handle_of(CUdeviceptr address, CUipcMemHandle* handle) {
   }
   // The driver has no IPC handles for stream-ordered memory either.
   if (lent.error().kind != ErrorKind::InvalidArgument) {
-    CUVMM_LOG(Warning, "cannot make an IPC handle: %s", lent.error().text().c_str());
+    const std::string why = lent.error().text();
+    if (lent.error().kind == ErrorKind::NotSupported) {
+      CUVMM_LOG_ONCE(Warning, "cannot make an IPC handle: %s", why.c_str());
+    } else {
+      CUVMM_LOG(Warning, "cannot make an IPC handle: %s", why.c_str());
+    }
   }
   return CUDA_ERROR_INVALID_VALUE;
 }

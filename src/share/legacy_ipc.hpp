@@ -6,16 +6,16 @@
 
 namespace cuvmm {
 
-// cuIpcGetMemHandle and its counterparts for blocking memory that we serve: 64-byte handles, which
-// other processes under cuvmm can open. Handles to the driver's own memory are left to the driver.
+// cuIpcGetMemHandle and its counterparts for blocking memory that we serve and for memory that the
+// program manages itself: 64-byte handles, which other processes under cuvmm can open. Handles to
+// the driver's own memory are left to the driver.
 class LegacyIpc {
  public:
   // `as_ours` runs the body of the answering thread as internal code.
-  LegacyIpc(const Driver& driver, Memory& memory, share::AsOurs as_ours,
+  LegacyIpc(const Driver& driver, Memory& memory, ProgramChunks& chunks, share::AsOurs as_ours,
             Duration patience = std::chrono::seconds{5})
       : driver_(driver),
-        memory_(memory),
-        lender_(memory, std::move(as_ours)),
+        lender_(memory, chunks, std::move(as_ours)),
         borrower_(driver, memory, patience) {}
 
   Answer handle_of(CUdeviceptr address, CUipcMemHandle* handle);
@@ -33,7 +33,6 @@ class LegacyIpc {
 
  private:
   const Driver& driver_;
-  Memory& memory_;
   share::Lender lender_;
   share::Borrower borrower_;
 };

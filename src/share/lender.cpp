@@ -36,7 +36,8 @@ Token as_token(const Lending::Secret& secret) {
 
 class Lender::LendServer {
  public:
-  static Result<std::unique_ptr<LendServer>> open(Memory& memory, const AsOurs& as_ours);
+  static Result<std::unique_ptr<LendServer>> open(Memory& memory, const ProgramLending& programs,
+                                                  const AsOurs& as_ours);
   ~LendServer();
 
   IpcHandle handle_of(const Memory::Lent& lent) const {
@@ -48,14 +49,19 @@ class Lender::LendServer {
   std::uint64_t instance() const { return identity_.instance; }
 
  private:
-  LendServer(Memory& memory, const AsOurs& as_ours) : memory_(memory), as_ours_(as_ours) {}
+  LendServer(Memory& memory, const ProgramLending& programs, const AsOurs& as_ours)
+      : memory_(memory), programs_(programs), as_ours_(as_ours) {}
   Result<void> start();
   static void* run(void* server);
   void work();
   void answer(const HostEvent& event);
   void lend(const HostEvent& event);
+  void give_back(Lending::Id id) {
+    if (!ProgramLending::is_one(id)) memory_.lending().give_back(id);
+  }
 
   Memory& memory_;
+  const ProgramLending& programs_;
   const AsOurs& as_ours_;
   IpcHandle identity_;
   std::unique_ptr<Host> host_;
@@ -69,8 +75,9 @@ class Lender::LendServer {
 };
 
 Result<std::unique_ptr<Lender::LendServer>> Lender::LendServer::open(Memory& memory,
+                                                                     const ProgramLending& programs,
                                                                      const AsOurs& as_ours) {
-  auto server = std::unique_ptr<LendServer>{new LendServer{memory, as_ours}};
+  auto server = std::unique_ptr<LendServer>{new LendServer{memory, programs, as_ours}};
   server->process_ = ::getpid();
   server->identity_.kind = IpcHandle::ours;
   server->identity_.process = static_cast<std::uint32_t>(server->process_);
@@ -142,35 +149,38 @@ void Lender::LendServer::answer(const HostEvent& event) {
   if (event.what != HostEvent::What::Released) return;
   const auto lent = lent_.find(event.grant);
   if (lent == lent_.end()) return;
-  memory_.lending().give_back(lent->second);
+  give_back(lent->second);
   lent_.erase(lent);
 }
 
 void Lender::LendServer::lend(const HostEvent& event) {
-  const auto secret = memory_.lending().secret_of(event.asked.memory);
+  const Lending::Id id = event.asked.memory;
+  const bool is_programs = ProgramLending::is_one(id);
+  const auto secret = is_programs ? programs_.secret_of(id) : memory_.lending().secret_of(id);
   if (!secret) return (void)host_->refuse(event.peer, Refusal::Freed);
   if (!same(as_token(*secret), event.asked.secret)) {
     return (void)host_->refuse(event.peer, Refusal::Unknown);
   }
-  auto block = memory_.lending().borrow(event.asked.memory);
+  auto block = is_programs ? programs_.borrow(id) : memory_.lending().borrow(id);
   if (!block.ok()) return (void)host_->refuse(event.peer, Refusal::Freed);
   const auto granted = host_->grant(
       event.peer,
       {.chunks = std::move(block->chunks), .offset = block->offset, .size = block->size});
   if (granted.ok()) {
-    lent_.emplace(*granted, event.asked.memory);
+    lent_.emplace(*granted, id);
   } else {
-    memory_.lending().give_back(event.asked.memory);
+    give_back(id);
   }
 }
 
-Lender::Lender(Memory& memory, AsOurs as_ours) : memory_(memory), as_ours_(std::move(as_ours)) {}
+Lender::Lender(Memory& memory, ProgramChunks& chunks, AsOurs as_ours)
+    : memory_(memory), programs_(chunks), as_ours_(std::move(as_ours)) {}
 Lender::~Lender() = default;
 
 Result<Lender::LendServer*> Lender::server() {
   const Holding holding{lock_};
   if (server_ == nullptr) {
-    server_ = TRY(LendServer::open(memory_, as_ours_));
+    server_ = TRY(LendServer::open(memory_, programs_, as_ours_));
     instance_.store(server_->instance(), std::memory_order_release);
     CUVMM_LOG(Info, "IPC handles of this process can be opened by processes under cuvmm");
   }
@@ -181,7 +191,8 @@ Result<IpcHandle> Lender::lend(CUdeviceptr address) {
   const LendServer* const answering =
       TRY(server());  // first: memory that cannot be served must not be pinned
   const Token fresh = TRY(Token::make());
-  const Memory::Lent lent = TRY(memory_.lend(address, fresh.bytes));
+  const Memory::Lent lent = TRY(programs_.holds(address) ? programs_.lend(address, fresh.bytes)
+                                                         : memory_.lend(address, fresh.bytes));
   return answering->handle_of(lent);
 }
 

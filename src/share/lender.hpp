@@ -5,7 +5,7 @@
 #include <functional>
 #include <memory>
 
-#include "alloc/memory.hpp"
+#include "alloc/program_lending.hpp"
 #include "share/ipc_handle.hpp"
 
 namespace cuvmm::share {
@@ -13,18 +13,23 @@ namespace cuvmm::share {
 // Runs internal code on an internal thread.
 using AsOurs = std::function<void(const std::function<void()>&)>;
 
-// Grants blocking memory of this process to processes that present its IPC handle. A thread serves
-// them, started with the first handle; before that there is neither a thread nor a socket.
+// Grants blocking memory of this process, and memory that the program manages itself, to processes
+// that present its IPC handle. A thread serves them, started with the first handle; before that
+// there is neither a thread nor a socket.
 class Lender {
  public:
-  Lender(Memory& memory, AsOurs as_ours);
+  Lender(Memory& memory, ProgramChunks& chunks, AsOurs as_ours);
   // Closes the connections of importers; they keep the memory.
   ~Lender();
   Lender(const Lender&) = delete;
   Lender& operator=(const Lender&) = delete;
 
-  // The IPC handle of the allocation that holds the address.
+  // The IPC handle of the allocation that holds the address, or of the program's own mapping.
   Result<IpcHandle> lend(CUdeviceptr address);
+
+  bool holds(CUdeviceptr address) const {
+    return memory_.find(address).has_value() || programs_.holds(address);
+  }
 
   // 0 until the first lend().
   std::uint64_t instance() const { return instance_.load(std::memory_order_acquire); }
@@ -34,6 +39,7 @@ class Lender {
   Result<LendServer*> server();
 
   Memory& memory_;
+  ProgramLending programs_;
   const AsOurs as_ours_;
   std::atomic<std::uint64_t> instance_{0};
 

@@ -10,52 +10,14 @@
 #include <fstream>
 #include <thread>
 
-#include "share/legacy_ipc.hpp"
-#include "share_world.hpp"
+#include "ipc_world.hpp"
 #include "support/fault_sweep.hpp"
-#include "support/memory.hpp"
 #include "support/scale.hpp"
-#include "support/unseen_program.hpp"
 
 namespace cuvmm::test {
 namespace {
 
 constexpr Size large = 5 * MiB;
-constexpr unsigned lazily = CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS;
-
-// A process's memory and its IPC.
-class IpcWorld {
- public:
-  explicit IpcWorld(const Driver& on, const MemorySettings& settings = {},
-                    Duration patience = std::chrono::seconds{4})
-      : clock(on, unseen_program(captures, gate)),
-        memory({on, clock, captures, gate, submission_epoch, [] { return true; }}, settings),
-        ipc(
-            on, memory, [](const std::function<void()>& work) { work(); }, patience) {}
-
-  CUdeviceptr allocate(Size size) {
-    CUdeviceptr address = 0;
-    EXPECT_EQ(memory.allocate(&address, size), Answer{CUDA_SUCCESS});
-    return address;
-  }
-  CUipcMemHandle handle_of(CUdeviceptr address) {
-    CUipcMemHandle handle{};
-    EXPECT_EQ(ipc.handle_of(address, &handle), Answer{CUDA_SUCCESS});
-    return handle;
-  }
-  CUdeviceptr open(const CUipcMemHandle& handle) {
-    CUdeviceptr address = 0;
-    EXPECT_EQ(ipc.open(&address, handle, lazily), Answer{CUDA_SUCCESS});
-    return address;
-  }
-
-  Captures captures;
-  Gate gate;
-  SubmissionEpoch submission_epoch;
-  StreamClock clock;
-  Memory memory;
-  LegacyIpc ipc;
-};
 
 class LegacyIpcTest : public DriverContract {
  protected:
@@ -149,14 +111,6 @@ TEST_F(LegacyIpcTest, IsClosedBesideACaptureIfTheDriverWouldDoSo) {
   child.link().send(world->handle_of(address));
   EXPECT_EQ(child.wait(), 0);
   EXPECT_EQ(world->memory.free(address), Answer{CUDA_SUCCESS});
-}
-
-void lend_to(Child& child, IpcWorld& world, CUdeviceptr address, Size size, std::uint32_t seed) {
-  fill_pattern(address, size, seed);
-  GIVEN(synchronize());
-  child.link().send(world.handle_of(address));
-  child.link().send(std::array<std::uint32_t, 2>{seed, seed + 1});
-  child.link().send(size);
 }
 
 TEST_F(LegacyIpcTest, IsTheSameMemoryAtOneAddressAndCounted) {

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "alloc/program_lending.hpp"
+
+namespace cuvmm {
+namespace {
+
+constexpr const char* lending = "lend memory";
+
+}  // namespace
+
+bool ProgramLending::Lent::is_there() const {
+  for (const auto& chunk : chunks) {
+    if (chunk.expired()) return false;
+  }
+  return true;
+}
+
+Result<Memory::Lent> ProgramLending::lend(CUdeviceptr address, const Lending::Secret& fresh) {
+  const auto places = chunks_.run_from(address);
+  if (places.empty()) return Error::invalid(lending, "nothing is mapped there");
+  for (const ProgramChunks::Place& place : places) {
+    const auto types = static_cast<unsigned>(place.chunk->properties.requestedHandleTypes);
+    if ((types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0) continue;
+    return Error{.kind = ErrorKind::NotSupported,
+                 .doing = lending,
+                 .subject = "the program created a chunk of it without a handle type"};
+  }
+  std::vector<std::weak_ptr<ProgramChunk>> chunks;
+  for (const ProgramChunks::Place& place : places) {
+    TRY(chunks_.take_over(*place.chunk, place.address));
+    chunks_.pin(place.address, 1, pin::legacy_ipc);
+    chunks.push_back(place.chunk);
+  }
+  const Id id = places.front().chunk->id | mark;
+  const Holding holding{lock_};
+  std::erase_if(all_, [](const auto& lent) { return !lent.second.is_there(); });
+  Lent& lent = all_.try_emplace(id, Lent{fresh, {}}).first->second;
+  lent.chunks = std::move(chunks);
+  return Memory::Lent{id, lent.secret};
+}
+
+std::optional<Lending::Secret> ProgramLending::secret_of(Id id) const {
+  const Holding holding{lock_};
+  const auto found = all_.find(id);
+  if (found == all_.end() || !found->second.is_there()) return std::nullopt;
+  return found->second.secret;
+}
+
+Result<Lending::Block> ProgramLending::borrow(Id id) const {
+  std::vector<std::shared_ptr<ProgramChunk>> chunks;  // destroyed without the lock
+  const Holding holding{lock_};
+  const auto found = all_.find(id);
+  Lending::Block block;
+  if (found != all_.end()) {
+    for (const auto& chunk : found->second.chunks) {
+      chunks.push_back(chunk.lock());
+      if (chunks.back() == nullptr) break;
+      block.size += chunks.back()->size;
+      block.chunks.push_back(chunks_.backing(*chunks.back()));
+    }
+  }
+  if (!chunks.empty() && chunks.back() != nullptr) return block;
+  return Error{.kind = ErrorKind::NotFound, .doing = lending, .subject = "it was freed"};
+}
+
+}  // namespace cuvmm

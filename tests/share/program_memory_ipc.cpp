@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// IPC handles of memory that the program manages itself, as the hooks use them.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "ipc_world.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+constexpr Size chunk_size = 2 * MiB;
+
+class ProgramMemoryIpc : public DriverContract {
+ protected:
+  using Handle = CUmemGenericAllocationHandle;
+
+  void SetUp() override {
+    DriverContract::SetUp();
+    world = std::make_unique<IpcWorld>(driver());
+    ASSERT_CUDA(driver().cuMemAddressReserve(&address, 8 * chunk_size, 0, 0, 0));
+  }
+  void TearDown() override {
+    while (!mapped.empty()) end(mapped.back().first);
+    world.reset();
+    EXPECT_EQ(retry_releases(), 0u);
+    EXPECT_CUDA(driver().cuMemAddressFree(address, 8 * chunk_size));
+    DriverContract::TearDown();
+  }
+
+  void add(Size at, CUmemAllocationHandleType type = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.requestedHandleTypes = type;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+    Handle handle = 0;
+    ASSERT_CUDA(driver().cuMemCreate(&handle, chunk_size, &properties, 0));
+    handle = world->chunks.created(handle, chunk_size, properties);
+    const CUdeviceptr where = address + at * chunk_size;
+    ASSERT_CUDA(driver().cuMemMap(where, chunk_size, 0, world->chunks.handle_of(handle), 0));
+    world->chunks.mapped(where, chunk_size, handle);
+    const CUmemAccessDesc line{{CU_MEM_LOCATION_TYPE_DEVICE, {0}},
+                               CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    ASSERT_CUDA(driver().cuMemSetAccess(where, chunk_size, &line, 1));
+    world->chunks.set_access(where, chunk_size, {&line, 1});
+    mapped.emplace_back(at, handle);
+  }
+  void end(Size at) {
+    const auto found = std::find_if(mapped.begin(), mapped.end(),
+                                    [&](const auto& one) { return one.first == at; });
+    const auto places = world->chunks.unmap(address + at * chunk_size, chunk_size);
+    EXPECT_CUDA(driver().cuMemUnmap(address + at * chunk_size, chunk_size));
+    const auto released = world->chunks.release(found->second);
+    if (released.is_for_driver) EXPECT_CUDA(driver().cuMemRelease(released.handle));
+    mapped.erase(found);
+  }
+  Answer refusal(CUdeviceptr of) {
+    CUipcMemHandle handle{};
+    return world->ipc.handle_of(of, &handle);
+  }
+
+  std::unique_ptr<IpcWorld> world;
+  CUdeviceptr address = 0;
+  std::vector<std::pair<Size, Handle>> mapped;
+};
+
+TEST_F(ProgramMemoryIpc, ChunksSideBySideAreOneMemory) {
+  for (const Size at : {0u, 1u, 2u, 4u}) add(at);
+  Child child{"borrows"};
+  lend_to(child, *world, address, 3 * chunk_size, 5);
+  child.link().wait_for_signal();
+  expect_pattern(address, 3 * chunk_size, 6);
+  child.link().signal();
+  EXPECT_EQ(child.wait(), 0);
+}
+
+TEST_F(ProgramMemoryIpc, AHandleOfALaterMappingBeginsThere) {
+  for (const Size at : {0u, 1u, 2u}) add(at);
+  Child child{"borrows"};
+  lend_to(child, *world, address + chunk_size, 2 * chunk_size, 5);
+  child.link().wait_for_signal();
+  expect_pattern(address + chunk_size, 2 * chunk_size, 6);
+  child.link().signal();
+  EXPECT_EQ(child.wait(), 0);
+}
+
+TEST_F(ProgramMemoryIpc, HandlesAreTheSameEachTimeAndWithinTheMapping) {
+  for (const Size at : {0u, 1u}) add(at);
+  const CUipcMemHandle first = world->handle_of(address);
+  const CUipcMemHandle inner = world->handle_of(address + MiB);
+  const CUipcMemHandle second = world->handle_of(address + chunk_size);
+  EXPECT_EQ(std::memcmp(&first, &inner, sizeof first), 0);
+  EXPECT_NE(std::memcmp(&first, &second, sizeof first), 0);
+}
+
+TEST_F(ProgramMemoryIpc, BorrowersKeepWhatTheProgramEnds) {
+  add(0);
+  Child child{"borrows"};
+  lend_to(child, *world, address, chunk_size, 5);
+  child.link().wait_for_signal();
+  end(0);
+  EXPECT_TRUE(world->chunks.is_empty());
+  EXPECT_EQ(refusal(address), std::nullopt) << "it is not ours to answer";
+  child.link().signal();
+  EXPECT_EQ(child.wait(), 0);
+}
+
+CHILD_ROLE(finds_program_memory_freed) {
+  PrimaryContext context;
+  IpcWorld world{driver()};
+  const auto handle = link.receive<CUipcMemHandle>();
+  CUdeviceptr address = 0;
+  EXPECT_EQ(world.ipc.open(&address, handle, lazily), Answer{CUDA_ERROR_NOT_PERMITTED});
+}
+
+TEST_F(ProgramMemoryIpc, OpeningWhatHasEndedIsNotPermitted) {
+  for (const Size at : {0u, 1u}) add(at);
+  Child child{"finds_program_memory_freed"};
+  const CUipcMemHandle handle = world->handle_of(address);
+  end(1);
+  child.link().send(handle);
+  EXPECT_EQ(child.wait(), 0);
+}
+
+TEST_F(ProgramMemoryIpc, WithoutAHandleTypeItIsRefusedAsNatively) {
+  add(0);
+  add(1, CU_MEM_HANDLE_TYPE_NONE);
+  EXPECT_EQ(refusal(address), Answer{CUDA_ERROR_INVALID_VALUE});
+  EXPECT_EQ(refusal(address + chunk_size), Answer{CUDA_ERROR_INVALID_VALUE});
+  end(1);
+  EXPECT_EQ(refusal(address), Answer{CUDA_SUCCESS});
+}
+
+}  // namespace
+}  // namespace cuvmm::test
