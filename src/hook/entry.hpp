@@ -5,6 +5,7 @@
 
 #include "hook/door.hpp"
 #include "hook/native.hpp"
+#include "hook/passage.hpp"
 #include "hook/record.hpp"
 #include "hook/scheduled/dispatch_mode.hpp"
 #include "hook/uses.hpp"
@@ -28,33 +29,53 @@ struct BehindDoor<call, body, description, CUresult (*)(Arguments...)> {
   }
 
   [[gnu::always_inline]] static inline CUresult pass(Flavour flavour, Arguments... arguments) {
-    Engine* engine = Engine::get();
-    if (engine == nullptr) return call_natively<call>(flavour, arguments...);
-    const Forward<call> forward{*engine, flavour};
-    if (HookBypass::is_active() || !engine->is_on()) return forward.unannounced(arguments...);
-    // Calls that the driver makes from here on bypass the hooks.
-    const HookBypass bypass;
-    [[maybe_unused]] const Pass pass{engine->calls(), call};
-    if constexpr (waits_in_a_pause) {
-      if (engine->calls().is_abandoned()) [[unlikely]]
-        return CUDA_ERROR_DEINITIALIZED;
+    if constexpr (is_common<call>) {
+      Engine* engine = Engine::get();
+      if (engine == nullptr) return call_natively<call>(flavour, arguments...);
+      const Forward<call> forward{*engine, flavour};
+      if (HookBypass::is_active() || !engine->is_on()) return forward.unannounced(arguments...);
+      // Calls that the driver makes from here on bypass the hooks.
+      const HookBypass bypass;
+      [[maybe_unused]] const Pass pass{engine->calls(), call};
+      if constexpr (waits_in_a_pause) {
+        if (engine->calls().is_abandoned()) [[unlikely]]
+          return CUDA_ERROR_DEINITIALIZED;
+      }
+      const std::uint64_t began = trace_is_on() && is_recorded() ? now_ns() : 0;
+      return make(forward, began, arguments...);
+    } else {
+      const Passage passage{call,
+                            waits_in_a_pause ? Passage::InAPause::Waits : Passage::InAPause::GoesOn,
+                            is_recorded()};
+      if (passage.way() == Passage::Way::Natively) {
+        return call_natively<call>(flavour, arguments...);
+      }
+      if (passage.way() == Passage::Way::Ended) return CUDA_ERROR_DEINITIALIZED;
+      const Forward<call> forward{passage.engine(), flavour};
+      if (passage.way() == Passage::Way::Unannounced) return forward.unannounced(arguments...);
+      return make(forward, passage.began(), arguments...);
     }
+  }
+
+  // Makes the call as its body or its effect says, and records it.
+  [[gnu::always_inline]] static inline CUresult make(const Forward<call>& forward,
+                                                     std::uint64_t began, Arguments... arguments) {
+    Engine& engine = forward.engine();
     if constexpr (names_memory<call, Arguments...>) {
       if (LastUses* const uses = LastUses::watched()) [[unlikely]]
-        note_uses<call>(*engine, *uses, arguments...);
+        note_uses<call>(engine, *uses, arguments...);
     }
-    if constexpr (ends_functions(info(call).name)) forget_functions(*engine);
-    const std::uint64_t began = trace_is_on() && is_recorded() ? now_ns() : 0;
-    auto* const scheduled = engine->scheduling().is_on() ? scheduled_body<call>(*engine) : nullptr;
+    if constexpr (ends_functions(info(call).name)) forget_functions(engine);
+    auto* const scheduled = engine.scheduling().is_on() ? scheduled_body<call>(engine) : nullptr;
     const CUresult answer = scheduled != nullptr ? scheduled(forward, arguments...)
                             : body != nullptr    ? body(forward, arguments...)
                                                  : forward(arguments...);
     if (began != 0) [[unlikely]] {
-      const Called called = called_at(began, answer, flavour);
+      const Called called = called_at(began, answer, forward.flavour());
       if (description != nullptr) {
-        record_call(engine->driver(), call, called, description(called, arguments...));
+        record_call(engine.driver(), call, called, description(called, arguments...));
       } else {
-        record_plain_call(engine->driver(), call, called, stream_among(called, arguments...));
+        record_plain_call(engine.driver(), call, called, stream_among(called, arguments...));
       }
     }
     return answer;
