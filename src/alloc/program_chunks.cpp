@@ -103,10 +103,15 @@ std::optional<ProgramChunks::Handle> ProgramChunks::retain(CUdeviceptr address) 
 ProgramChunks::Handle ProgramChunks::retained(Handle handle, CUdeviceptr address) {
   if (is_empty()) return handle;
   std::shared_ptr<ProgramChunk> forgotten;
+  std::optional<Chunk> surplus;  // released without the lock
   const Writing writing{lock_};
   const Place* const place = find(address);
   if (place == nullptr) return handle;
   ProgramChunk& chunk = *place->chunk;
+  // Taken over by another thread since this one asked the driver, which counts one reference now.
+  if (chunk.is_taken_over) {
+    surplus.emplace(Chunk::adopt(driver_, handle, chunk.size, chunk.properties));
+  }
   if (++chunk.references == 1) return add_name(place->chunk, handle, forgotten);
   const auto found = names_.find(chunk.name);
   if (found != names_.end() && found->second.handle == handle) {

@@ -34,7 +34,10 @@ void ProgramEviction::begin_eviction(EvictionSet& evicted) {
 
 Result<void> ProgramEviction::take_out(EvictedChunk& one) {
   ProgramChunk& chunk = *leaving_[one.index];
-  if (!one.chunk) one.chunk = TRY(chunks_.take_over(chunk, one.address));
+  // It may have a chunk in its place by now that put_back() did not need.
+  if (!one.chunk || !chunk.is_taken_over) {
+    one.chunk = TRY(chunks_.take_over(chunk, one.address));
+  }
   Remap remap{driver_};
   for (const ProgramChunks::Place& place : chunks_.places_of(chunk)) {
     if (place.is_mapped) remap.add(place.address, {one.chunk, place.access_now}, {});
@@ -63,7 +66,11 @@ Result<void> ProgramEviction::put_back(std::span<EvictedChunk> some) {
     }
   }
   TRY(remap.commit(*this));
-  for (const EvictedChunk& one : some) chunks_.came_back(*leaving_[one.index], one.chunk);
+  for (const EvictedChunk& one : some) {
+    ProgramChunk& chunk = *leaving_[one.index];
+    // One that the driver refused to hand over has never left.
+    if (chunk.is_taken_over) chunks_.came_back(chunk, one.chunk);
+  }
   return {};
 }
 

@@ -152,7 +152,10 @@ DeepPauseOutcome take_off(pid_t process, ProcessCheckpoint::Begun begun, Duratio
   if (sum(left) == 0) left = difference(before, memory_in_use(nvml, process));
   done.left = sum(left);
   const Told told = tell(process, ControlWhat::HasLeft, left);
-  return told.answer ? done : unknown(told.why);
+  if (told.answer) return done;
+  // The process does not know that it is off its devices, so nobody would bring it back.
+  const auto back = checkpoint->bring_back();
+  return back.ok() ? stays(process, told.why) : unknown(told.why);
 }
 
 }  // namespace

@@ -124,8 +124,9 @@ ProcessCheckpoint::Outcome ProcessCheckpoint::take_off(Begun begun, Duration tim
   }
   if (*before == CU_PROCESS_STATE_CHECKPOINTED) return {};
   if (*before == CU_PROCESS_STATE_RUNNING) {
-    // A lock that fails leaves the process running.
-    if (const auto locked = lock(timeout); !locked.ok()) return {TakenOff::No, locked.error()};
+    if (const auto locked = lock(timeout); !locked.ok()) {
+      return {bring_back().ok() ? TakenOff::No : TakenOff::Stuck, locked.error()};
+    }
   }
   const auto taken = checkpoint();
   if (taken.ok()) return {};

@@ -130,10 +130,11 @@ Result<void> Control::leave_devices(const share::LeftMemory& expected) {
   return {};
 }
 
-void Control::has_left_devices(const share::LeftMemory& left) {
-  if (presence() != share::Presence::Leaving) return;
+bool Control::has_left_devices(const share::LeftMemory& left) {
+  if (presence() != share::Presence::Leaving) return false;
   if (left != share::LeftMemory{}) left_ = left;
   presence_.store(share::Presence::OffDevices);
+  return true;
 }
 
 void Control::has_returned_to_devices() {
@@ -272,13 +273,15 @@ share::ControlAnswer Control::answer(const share::ControlRequest& request,
       }
       break;
     case share::ControlWhat::HasLeft:
-    case share::ControlWhat::HasReturned:
-      said.outcome = share::ControlOutcome::Done;
-      if (request.what == share::ControlWhat::HasLeft) {
-        has_left_devices(request.left);
+      if (has_left_devices(request.left)) {
+        said.outcome = share::ControlOutcome::Done;
       } else {
-        has_returned_to_devices();
+        said.say("another command has brought it back meanwhile");
       }
+      break;
+    case share::ControlWhat::HasReturned:
+      has_returned_to_devices();
+      said.outcome = share::ControlOutcome::Done;
       break;
     default:
       said.say("no such request");

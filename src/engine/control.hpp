@@ -51,7 +51,8 @@ class Control {
   // For a process outside that takes this one off its devices (share::ControlWhat::LeaveDevices).
   // `expected` is what will leave, as far as that is known.
   Result<void> leave_devices(const share::LeftMemory& expected);
-  void has_left_devices(const share::LeftMemory& left);
+  // False unless it was about to leave.
+  bool has_left_devices(const share::LeftMemory& left);
   void has_returned_to_devices();
   share::Presence presence() const { return presence_.load(); }
   bool is_paused() const { return is_paused_.load(); }

@@ -5,6 +5,10 @@
 #include <poll.h>
 #include <sys/stat.h>
 
+#include <set>
+#include <string>
+#include <utility>
+
 #include "share/process.hpp"
 #include "share/runtime_socket.hpp"
 
@@ -14,23 +18,19 @@ namespace {
 constexpr const char* locking = "take a process off its devices";
 
 // One file for all processes: each has the byte of its number.
-Result<Fd> file_of_locks() {
-  const PrivateFolder folder = TRY(PrivateFolder::open(TRY(private_folder())));
+Result<Fd> file_of_locks(const std::string& folder_path) {
+  const PrivateFolder folder = TRY(PrivateFolder::open(folder_path));
   Fd file{::open(folder.open_path_of("checkpoints.lock").c_str(),
                  O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR)};
   if (!file.is_open()) return system_error(locking);
   return file;
 }
 
-}  // namespace
-
-Result<Fd> lock_for_checkpoint(pid_t process, Deadline until) {
-  Fd file = TRY(file_of_locks());
-  const auto identity = identity_of(process);
+Result<void> lock_byte(const Fd& file, pid_t number, Deadline until) {
   struct flock byte {};
   byte.l_type = F_WRLCK;
   byte.l_whence = SEEK_SET;
-  byte.l_start = identity ? identity->innermost : process;
+  byte.l_start = number;
   byte.l_len = 1;
   while (::fcntl(file.number(), F_OFD_SETLK, &byte) != 0) {
     if (errno != EAGAIN && errno != EACCES && errno != EINTR) return system_error(locking);
@@ -41,7 +41,30 @@ Result<Fd> lock_for_checkpoint(pid_t process, Deadline until) {
     }
     ::poll(nullptr, 0, 5);
   }
-  return file;
+  return {};
+}
+
+}  // namespace
+
+// Commands with different environments search different folders. They have the one in common where
+// both found the process's socket, so each locks in all of its folders.
+Result<std::vector<Fd>> lock_for_checkpoint(pid_t process, Deadline until) {
+  const auto identity = identity_of(process);
+  const pid_t number = identity ? identity->innermost : process;
+  std::vector<std::string> folders = folders_to_search();
+  folders.push_back(TRY(private_folder()));
+  std::vector<Fd> locks;
+  std::set<std::pair<dev_t, ino_t>> locked;
+  for (const std::string& folder : folders) {
+    auto file = file_of_locks(folder);
+    struct stat about {};
+    if (!file.ok() || ::fstat(file->number(), &about) != 0) continue;  // there is no such folder
+    if (!locked.emplace(about.st_dev, about.st_ino).second) continue;
+    TRY(lock_byte(*file, number, until));
+    locks.push_back(std::move(*file));
+  }
+  if (locks.empty()) return Error::invalid(locking, "no folder can hold a lock");
+  return locks;
 }
 
 }  // namespace cuvmm::share

@@ -3,6 +3,8 @@
 
 #include <sys/types.h>
 
+#include <vector>
+
 #include "base/fd.hpp"
 #include "base/result.hpp"
 #include "share/system_error.hpp"
@@ -12,6 +14,6 @@ namespace cuvmm::share {
 // Excludes other processes of this user from taking the process off its devices, or bringing it
 // back, while the result is open. The kernel releases the lock when its owner ends, however it
 // ends. TimedOut if another process still has it at the deadline.
-Result<Fd> lock_for_checkpoint(pid_t process, Deadline until);
+Result<std::vector<Fd>> lock_for_checkpoint(pid_t process, Deadline until);
 
 }  // namespace cuvmm::share

@@ -353,6 +353,7 @@ cuArrayGetMemoryRequirements cuMipmappedArrayGetMemoryRequirements cuArrayGetPla
 cuArray3DGetDescriptor_v2 cuMipmappedArrayGetLevel
 cuCheckpointProcessGetState cuCheckpointProcessLock cuCheckpointProcessCheckpoint
 cuCheckpointProcessRestore cuCheckpointProcessUnlock
+cuMulticastCreate cuMulticastAddDevice
 )";
 
 TEST(NeutralCalls, AreThoseOfThisListAlone) {

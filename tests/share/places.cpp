@@ -16,6 +16,7 @@
 #include <functional>
 #include <thread>
 
+#include "share/checkpoint_lock.hpp"
 #include "share/control.hpp"
 #include "share/rendezvous.hpp"
 #include "share_world.hpp"
@@ -147,6 +148,24 @@ TEST_F(SharePlaces, ADeadSocketInTheBestFolderHidesNoLiveOne) {
               serves.join();
               fs::remove_all(*best);
               return connected ? 0 : 4;
+            }),
+            0);
+}
+
+// A login and a cron job have different runtime folders.
+TEST_F(SharePlaces, CommandsWithDifferentFoldersExcludeEachOther) {
+  ASSERT_EQ(::chown(place.folder().c_str(), AnotherUser::number, AnotherUser::number), 0);
+  EXPECT_EQ(AnotherUser::run([&] {
+              auto first = lock_for_checkpoint(4711, Deadline::after(Duration{0}));
+              if (!first.ok()) return 1;
+              ::setenv("XDG_RUNTIME_DIR", place.folder().c_str(), 1);
+              const auto second = lock_for_checkpoint(4711, Deadline::after(Duration{0}));
+              if (second.ok() || second.error().kind != ErrorKind::TimedOut) return 2;
+              if (!lock_for_checkpoint(4712, Deadline::after(Duration{0})).ok()) return 3;
+              first->clear();
+              const bool is_free = lock_for_checkpoint(4711, Deadline::after(Duration{0})).ok();
+              fs::remove_all(place.folder() + "/cuvmm");
+              return is_free ? 0 : 4;
             }),
             0);
 }

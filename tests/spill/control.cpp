@@ -391,6 +391,21 @@ TEST_F(ControlTest, ARepeatedDepartureKeepsWhatHadLeft) {
   process.end();
 }
 
+// A command that was overtaken by another must not leave a process off its devices that does not
+// know of it.
+TEST_F(ControlTest, AProcessThatWasBroughtBackHasNotLeft) {
+  auto& process = *new Process{driver()};
+  process.control->start();
+  ASSERT_EQ(told(ControlWhat::Pause).outcome, ControlOutcome::Done);
+  told(ControlWhat::LeaveDevices);
+  told(ControlWhat::HasReturned);
+  const auto late = told(ControlWhat::HasLeft);
+  EXPECT_EQ(late.outcome, ControlOutcome::Refused);
+  EXPECT_EQ(late.presence, share::Presence::OnDevices);
+  EXPECT_EQ(told(ControlWhat::Resume).outcome, ControlOutcome::Done);
+  process.end();
+}
+
 // With the name that a process of another namespace with the same number would have.
 TEST_F(ControlTest, AnotherProcessesFileIsNeitherReplacedNorRemoved) {
   auto first = share::ControlSocket::open();

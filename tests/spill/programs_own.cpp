@@ -192,7 +192,7 @@ TEST_F(PauseOfOwnMemory, WithoutRoomOnTheDeviceItStaysPausedOrResumesPartly) {
 
 // A chunk in each state: referred to once, several times, and not at all, with an alias.
 struct VariousChunks {
-  explicit VariousChunks(Program& program) : own(program, 64 * MiB) {
+  explicit VariousChunks(Program& program) : chunks(*program.chunks), own(program, 64 * MiB) {
     own.add(0, granule);
     const auto aliased = own.add(granule, 3 * granule);
     own.map(8 * granule, 3 * granule, aliased);
@@ -209,7 +209,22 @@ struct VariousChunks {
     expect_pattern(own.address() + 8 * granule, 3 * granule, 8);
     EXPECT_EQ(own.access(0), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     EXPECT_EQ(own.access(8 * granule), CU_MEM_ACCESS_FLAGS_PROT_READ);
+    for (const Size at : {Size{0}, granule, 4 * granule, 8 * granule}) expect_named(at);
   }
+  // A reference by address is to the chunk that is mapped there.
+  void expect_named(Size at) {
+    auto name = chunks.retain(own.address() + at);
+    if (!name) {
+      CUmemGenericAllocationHandle handle = 0;
+      ASSERT_CUDA(driver().cuMemRetainAllocationHandle(
+          &handle, reinterpret_cast<void*>(own.address() + at)));
+      name = chunks.retained(handle, own.address() + at);
+    }
+    EXPECT_EQ(chunks.handle_of(*name), own.backing(at)) << "at " << at / granule;
+    const auto released = chunks.release(*name);
+    if (released.is_for_driver) EXPECT_CUDA(driver().cuMemRelease(released.handle));
+  }
+  ProgramChunks& chunks;
   OwnVirtualMemory own;
 };
 

@@ -217,8 +217,10 @@ CUVMM_HOOK(cuMemGetHandleForAddressRange, void* handle, CUdeviceptr address, siz
 // The object keeps the backing, and other devices reach it through the object.
 CUVMM_HOOK(cuMulticastBindAddr, CUmemGenericAllocationHandle object, size_t offset,
            CUdeviceptr address, size_t size, unsigned long long flags) {
+  const Serving* const serving = forward.engine().serving();
+  const auto of_driver = serving != nullptr ? serving->program_chunks.handle_of(object) : object;
   return hand_out(forward, {address, size}, pin::multicast,
-                  [&] { return forward.announced(object, offset, address, size, flags); });
+                  [&] { return forward.announced(of_driver, offset, address, size, flags); });
 }
 
 }  // namespace cuvmm::hook

@@ -147,22 +147,34 @@ CUVMM_HOOK(cuMemMapArrayAsync, CUarrayMapInfo* tiles, unsigned count, CUstream s
 }
 
 // The program may know a chunk by the number that the driver has given the object, if that chunk
-// has moved. Another object has another number.
+// has moved. Another object has another number, while the first ones exist.
 CUVMM_HOOK(cuMulticastCreate, Handle* object, const CUmulticastObjectProp* properties) {
-  const CUresult answer = forward(object, properties);
+  CUresult answer = forward(object, properties);
   const ProgramChunks* const chunks = chunks_of(forward);
-  if (chunks == nullptr || answer != CUDA_SUCCESS || !chunks->is_taken(*object)) return answer;
-  const Handle taken = *object;
-  const CUresult again = forward.announced(object, properties);
-  forward.engine().driver().cuMemRelease(taken);
-  return again;
+  if (chunks == nullptr) return answer;
+  std::vector<Handle> taken;
+  while (answer == CUDA_SUCCESS && chunks->is_taken(*object)) {
+    taken.push_back(*object);
+    answer = forward.announced(object, properties);
+  }
+  for (const Handle one : taken) forward.engine().driver().cuMemRelease(one);
+  return answer;
+}
+
+// The program may have imported the object, and know it by a number that is not the driver's.
+CUVMM_HOOK(cuMulticastAddDevice, Handle object, CUdevice device) {
+  return forward(handle_of(forward, object), device);
+}
+
+CUVMM_HOOK(cuMulticastUnbind, Handle object, CUdevice device, size_t offset, size_t size) {
+  return forward(handle_of(forward, object), device, offset, size);
 }
 
 // The object keeps the chunk, and other devices reach it through the object.
 CUVMM_HOOK(cuMulticastBindMem, Handle object, size_t offset, Handle chunk, size_t chunk_offset,
            size_t size, unsigned long long flags) {
-  const CUresult answer =
-      forward(object, offset, handle_of(forward, chunk), chunk_offset, size, flags);
+  const CUresult answer = forward(handle_of(forward, object), offset, handle_of(forward, chunk),
+                                  chunk_offset, size, flags);
   ProgramChunks* const chunks = chunks_of(forward);
   if (chunks != nullptr && answer == CUDA_SUCCESS) {
     chunks->pin(chunk, pin::multicast);
