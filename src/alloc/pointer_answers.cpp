@@ -13,7 +13,7 @@ PointerAnswer number(std::uint32_t value) {
   return {value, sizeof value};
 }
 
-bool may_be_lent(const Memory& memory, const AllocationFacts& held) {
+bool may_be_lent(const AllocationFacts& held) {
   const ContextMemory* const context = held.context_memory();
   return context != nullptr && context->device().exportable() == Export::Yes;
 }
@@ -67,7 +67,7 @@ std::optional<PointerAnswer> pointer_answer(const Memory& memory, const Allocati
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
       return wide(CU_MEM_HANDLE_TYPE_NONE);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      return number(may_be_lent(memory, held) ? 1 : 0);
+      return number(may_be_lent(held) ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
       return number((held.pins & pin::sync_memops) != 0 ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_CONTEXT: {

@@ -91,6 +91,9 @@ struct ArenaState {
   // Without a lock held. Walks everything; no other thread may use the arena meanwhile.
   InvariantViolation violation() const;
 
+  static constexpr std::size_t cache_count = 64;
+  std::array<StreamCache, cache_count> caches;
+
   ChunkStore& store;
   StreamOrder& order;
   const ArenaSettings settings;
@@ -98,9 +101,6 @@ struct ArenaState {
   const TracedArena traced;
   Reservation reservation;  // the lock guards only its end
   const StreamCache::Bounds cache_bounds;
-
-  static constexpr std::size_t cache_count = 64;
-  std::array<StreamCache, cache_count> caches;
 
   mutable Lock lock{LockOrder::Arena};  // guards what follows
   AccessSet access;
