@@ -109,7 +109,8 @@ void Pauser::list_what_leaves(PauseReport& report) {
     DeviceMemory* const device = found != served.end() ? *found : nullptr;
     if (device != nullptr) program_.memory.begin_eviction(ordinal, evicted);
     for (EvictedChunk& one : evicted.chunks) {
-      if (!one.home.is_host()) continue;  // the last resume brought it back only as far as the host
+      // The last resume brought it back only as far as the host.
+      if (device == nullptr || !one.home.is_host()) continue;
       one.home = device->location();
       one.exportable = device->exportable();
     }
