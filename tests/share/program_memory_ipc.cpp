@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "ipc_world.hpp"
+#include "vmm/deferred_release.hpp"
 
 namespace cuvmm::test {
 namespace {
