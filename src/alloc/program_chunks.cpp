@@ -123,7 +123,7 @@ ProgramChunks::Handle ProgramChunks::retained(Handle handle, CUdeviceptr address
   return add_name(place->chunk, handle, forgotten);
 }
 
-// By the name that a chunk has, or else by the first place where it is mapped.
+// Visits each chunk once: by its name, or if it has none, at the first place where it is mapped.
 template <class Visit>
 void ProgramChunks::for_each(Visit visit) const {
   for (const auto& [name, named] : names_) {

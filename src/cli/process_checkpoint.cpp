@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/stopwatch.hpp"
 #include "cli/install_places.hpp"
 
 namespace cuvmm::cli {
@@ -28,18 +29,6 @@ void adopt_simulated_card(pid_t process) {
     }
   }
 }
-
-class Stopwatch {
- public:
-  explicit Stopwatch(std::uint64_t& total) : total_(total) {}
-  ~Stopwatch() { total_ += now_us() - began_; }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
- private:
-  std::uint64_t& total_;
-  const std::uint64_t began_ = now_us();
-};
 
 Error has_failed() {
   return {.kind = ErrorKind::DriverFailed,

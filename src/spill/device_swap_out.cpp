@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "base/clock.hpp"
+#include "base/stopwatch.hpp"
 
 namespace cuvmm {
 namespace {
@@ -13,18 +13,6 @@ constexpr std::size_t parts_ahead = 2;
 
 // Mapped in one plan, which sets access with one call.
 constexpr Size removed_at_once = 64 * MiB;
-
-class Taking {
- public:
-  explicit Taking(std::uint64_t& sum_us) : sum_us_(sum_us), began_(now_ns()) {}
-  ~Taking() { sum_us_ += (now_ns() - began_) / 1000; }
-  Taking(const Taking&) = delete;
-  Taking& operator=(const Taking&) = delete;
-
- private:
-  std::uint64_t& sum_us_;
-  const std::uint64_t began_;
-};
 
 // Copies the contents of chunks, in sequence, into the stock from `begin` on, or out of it.
 class Flow {
@@ -37,7 +25,7 @@ class Flow {
   Result<void> copy(const EvictedChunk& one, const EndPart& end_part) {
     for (Size done = 0; done < one.size;) {
       if (room_.size == 0) {
-        const Taking host{times_.host_us};
+        const Stopwatch host{times_.host_us};
         room_ = stock_.at(begin_ + reached_);
       }
       const Size size = std::min(room_.size, one.size - done);
@@ -50,7 +38,7 @@ class Flow {
     return {};
   }
   Result<void> finish() {
-    const Taking copying{times_.copies_us};
+    const Stopwatch copying{times_.copies_us};
     TRY(copies_.end_part());
     return copies_.wait_for_all();
   }
@@ -94,7 +82,7 @@ Result<void> DeviceSwapOut::take_out_all(HostStock& stock, HostCopies& copies, P
     part_ends.push_back(reached);
     const bool is_ahead = part_ends.size() > parts_ahead;
     {
-      const Taking copying{times.copies_us};
+      const Stopwatch copying{times.copies_us};
       TRY(copies.end_part());
       if (is_ahead) TRY(copies.wait_for(part_ends.size() - parts_ahead));
     }
@@ -112,14 +100,14 @@ Result<void> DeviceSwapOut::release_up_to(Size offset, PauseTimes& times) {
   for (; gone_ < ends_.size() && ends_[gone_] <= offset; ++gone_) {
     EvictedChunk& one = evicted_.chunks[gone_];
     {
-      const Taking mapping{times.maps_us};
+      const Stopwatch mapping{times.maps_us};
       const Result<void> taken = one.of->take_out(one);
       if (!taken.ok()) {
         ++gone_;  // it counts as taken out, as far as that got
         return taken;
       }
     }
-    const Taking releasing{times.chunks_us};
+    const Stopwatch releasing{times.chunks_us};
     release_free_chunks(one);
   }
   return {};
@@ -150,7 +138,7 @@ Result<void> DeviceSwapOut::put_back_all(HostStock& stock, HostCopies& copies,
                                          const Instead& instead, PauseTimes& times) {
   Flow flow{stock, begin_, copies, times};
   const auto end_part = [&](Size) {
-    const Taking copying{times.copies_us};
+    const Stopwatch copying{times.copies_us};
     return copies.end_part();
   };
   for (std::size_t i = 0; i < gone_; ++i) {
@@ -166,7 +154,7 @@ Result<void> DeviceSwapOut::map_group(const Instead& instead, PauseTimes& times)
   std::size_t end = mapped_;
   Size size = 0;
   {
-    const Taking taking{times.chunks_us};
+    const Stopwatch taking{times.chunks_us};
     for (; end < all.size() && all[end].of == all[mapped_].of; ++end) {
       if (end != mapped_ && size + all[end].size > removed_at_once) break;
       // A chunk may still be held from a take_out() that the driver refused.
@@ -174,7 +162,7 @@ Result<void> DeviceSwapOut::map_group(const Instead& instead, PauseTimes& times)
       size += all[end].size;
     }
   }
-  const Taking mapping{times.maps_us};
+  const Stopwatch mapping{times.maps_us};
   const std::size_t first = std::exchange(mapped_, end);  // even if only some of them get mapped
   return all[first].of->put_back(all.subspan(first, end - first));
 }

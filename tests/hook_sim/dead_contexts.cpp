@@ -2,13 +2,10 @@
 // Answers to a thread whose current context has ended.
 #include <gtest/gtest.h>
 
-#include "hook_sim/doors.hpp"
+#include "hook_sim/on_primary_context.hpp"
 
 namespace cuvmm::test {
 namespace {
-
-#define EXPECT_DONE(...) EXPECT_EQ((__VA_ARGS__), CUDA_SUCCESS)
-#define ASSERT_DONE(...) ASSERT_EQ((__VA_ARGS__), CUDA_SUCCESS)
 
 std::uint64_t used_in(CUmemoryPool pool) {
   cuuint64_t used = 0;

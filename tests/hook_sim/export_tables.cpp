@@ -9,12 +9,10 @@
 #include <cstring>
 #include <future>
 
-#include "hook_sim/doors.hpp"
+#include "hook_sim/on_primary_context.hpp"
 
 namespace cuvmm::test {
 namespace {
-
-#define EXPECT_DONE(...) EXPECT_EQ((__VA_ARGS__), CUDA_SUCCESS)
 
 CUuuid named(const char (&bytes)[17]) {
   CUuuid id{};

@@ -3,14 +3,11 @@
 // green context.
 #include <gtest/gtest.h>
 
-#include "hook_sim/doors.hpp"
+#include "hook_sim/on_primary_context.hpp"
 #include "hook_sim/stand_ins.hpp"
 
 namespace cuvmm::test {
 namespace {
-
-#define EXPECT_DONE(...) EXPECT_EQ((__VA_ARGS__), CUDA_SUCCESS)
-#define ASSERT_DONE(...) ASSERT_EQ((__VA_ARGS__), CUDA_SUCCESS)
 
 class GreenContext : public ::testing::Test {
  protected:

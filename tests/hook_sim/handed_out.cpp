@@ -5,30 +5,23 @@
 #include <algorithm>
 #include <vector>
 
-#include "hook_sim/doors.hpp"
+#include "hook_sim/on_primary_context.hpp"
 
 namespace cuvmm::test {
 namespace {
 
-#define EXPECT_DONE(...) EXPECT_EQ((__VA_ARGS__), CUDA_SUCCESS)
-#define ASSERT_DONE(...) ASSERT_EQ((__VA_ARGS__), CUDA_SUCCESS)
-
 constexpr Size bound_bytes = 4 * MiB;
 
-class BoundToAMulticastObject : public ::testing::Test {
+class BoundToAMulticastObject : public OnPrimaryContext {
  protected:
   void SetUp() override {
-    open_driver();
-    ASSERT_DONE(through_door<Call::cuInit>(0u));
-    ASSERT_DONE(through_door<Call::cuDevicePrimaryCtxRetain>(&context_, 0));
-    ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(context_));
+    ASSERT_NO_FATAL_FAILURE(OnPrimaryContext::SetUp());
     if (Engine::get()->serving() == nullptr) GTEST_SKIP() << "nothing is served";
     for (CUdeviceptr& one : blocks_) {
       ASSERT_DONE(through_door<Call::cuMemAlloc_v2>(&one, std::size_t{bound_bytes}));
     }
     std::sort(blocks_.begin(), blocks_.end());
   }
-  void TearDown() override { EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0)); }
 
   static CUresult bind(CUdeviceptr address, Size size) {
     return through_door<Call::cuMulticastBindAddr>(CUmemGenericAllocationHandle{1}, std::size_t{0},
@@ -43,7 +36,6 @@ class BoundToAMulticastObject : public ::testing::Test {
     return bound;
   }
 
-  CUcontext context_ = nullptr;
   std::vector<CUdeviceptr> blocks_ = std::vector<CUdeviceptr>(3);
 };
 

@@ -2,21 +2,15 @@
 // Events that a launch records through its attributes prove nothing about earlier work.
 #include <gtest/gtest.h>
 
-#include "hook_sim/doors.hpp"
+#include "hook_sim/on_primary_context.hpp"
 
 namespace cuvmm::test {
 namespace {
 
-#define EXPECT_DONE(...) EXPECT_EQ((__VA_ARGS__), CUDA_SUCCESS)
-#define ASSERT_DONE(...) ASSERT_EQ((__VA_ARGS__), CUDA_SUCCESS)
-
-class EventOfALaunch : public ::testing::Test {
+class EventOfALaunch : public OnPrimaryContext {
  protected:
   void SetUp() override {
-    open_driver();
-    ASSERT_DONE(through_door<Call::cuInit>(0u));
-    ASSERT_DONE(through_door<Call::cuDevicePrimaryCtxRetain>(&context_, 0));
-    ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(context_));
+    ASSERT_NO_FATAL_FAILURE(OnPrimaryContext::SetUp());
     if (Engine::get()->serving() == nullptr) GTEST_SKIP() << "nothing is served";
     ASSERT_DONE(through_door<Call::cuStreamCreate>(&stream_, unsigned{CU_STREAM_NON_BLOCKING}));
     ASSERT_DONE(through_door<Call::cuEventCreate>(&event_, unsigned{CU_EVENT_DISABLE_TIMING}));
@@ -29,7 +23,7 @@ class EventOfALaunch : public ::testing::Test {
   }
   void TearDown() override {
     if (event_ != nullptr) EXPECT_DONE(through_door<Call::cuEventDestroy_v2>(event_));
-    EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0));
+    OnPrimaryContext::TearDown();
   }
 
   static StreamClock& clock() { return Engine::get()->serving()->clock; }
@@ -48,7 +42,6 @@ class EventOfALaunch : public ::testing::Test {
         asked, CUfunction{nullptr}, static_cast<void**>(nullptr), static_cast<void**>(nullptr));
   }
 
-  CUcontext context_ = nullptr;
   CUstream stream_ = nullptr;
   CUevent event_ = nullptr;
 };

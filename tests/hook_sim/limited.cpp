@@ -2,13 +2,10 @@
 // Memory that a live capture leaves to the driver counts against VMM_LIMIT.
 #include <gtest/gtest.h>
 
-#include "hook_sim/doors.hpp"
+#include "hook_sim/on_primary_context.hpp"
 
 namespace cuvmm::test {
 namespace {
-
-#define EXPECT_DONE(...) EXPECT_EQ((__VA_ARGS__), CUDA_SUCCESS)
-#define ASSERT_DONE(...) ASSERT_EQ((__VA_ARGS__), CUDA_SUCCESS)
 
 constexpr Size limit = 64 * MiB;  // as in tests/CMakeLists.txt
 constexpr Size half = limit / 2;

@@ -10,26 +10,20 @@
 #include <vector>
 
 #include "engine/control.hpp"
-#include "hook_sim/doors.hpp"
+#include "hook_sim/on_primary_context.hpp"
 
 namespace cuvmm::test {
 namespace {
-
-#define EXPECT_DONE(...) EXPECT_EQ((__VA_ARGS__), CUDA_SUCCESS)
-#define ASSERT_DONE(...) ASSERT_EQ((__VA_ARGS__), CUDA_SUCCESS)
 
 using Handle = CUmemGenericAllocationHandle;
 
 constexpr std::size_t chunk_size = 2 * MiB;
 constexpr Duration patience{5'000'000};
 
-class PausedChunks : public ::testing::Test {
+class PausedChunks : public OnPrimaryContext {
  protected:
   void SetUp() override {
-    open_driver();
-    ASSERT_DONE(through_door<Call::cuInit>(0u));
-    ASSERT_DONE(through_door<Call::cuDevicePrimaryCtxRetain>(&context_, 0));
-    ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(context_));
+    ASSERT_NO_FATAL_FAILURE(OnPrimaryContext::SetUp());
     if (Engine::get()->serving() == nullptr) GTEST_SKIP() << "nothing pauses this process";
     ASSERT_DONE(through_door<Call::cuMemAddressReserve>(&address_, 8 * chunk_size, std::size_t{0},
                                                         CUdeviceptr{0}, 0ull));
@@ -48,7 +42,7 @@ class PausedChunks : public ::testing::Test {
       through_door<Call::cuMemUnmap>(address_, chunk_size);
       EXPECT_DONE(through_door<Call::cuMemAddressFree>(address_, 8 * chunk_size));
     }
-    EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0));
+    OnPrimaryContext::TearDown();
   }
 
   Handle created() {
@@ -89,7 +83,6 @@ class PausedChunks : public ::testing::Test {
     EXPECT_TRUE(resumed.ok()) << resumed.error().text();
   }
 
-  CUcontext context_ = nullptr;
   CUdeviceptr address_ = 0;
   CUmemAllocationProp properties_{};
   Handle chunk_ = 0;

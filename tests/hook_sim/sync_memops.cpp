@@ -8,23 +8,17 @@
 #include <future>
 #include <thread>
 
-#include "hook_sim/doors.hpp"
+#include "hook_sim/on_primary_context.hpp"
 
 namespace cuvmm::test {
 namespace {
 
-#define EXPECT_DONE(...) EXPECT_EQ((__VA_ARGS__), CUDA_SUCCESS)
-#define ASSERT_DONE(...) ASSERT_EQ((__VA_ARGS__), CUDA_SUCCESS)
-
 constexpr Size bytes = 64 * KiB;
 
-class SyncMemops : public ::testing::Test {
+class SyncMemops : public OnPrimaryContext {
  protected:
   void SetUp() override {
-    open_driver();
-    ASSERT_DONE(through_door<Call::cuInit>(0u));
-    ASSERT_DONE(through_door<Call::cuDevicePrimaryCtxRetain>(&context_, 0));
-    ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(context_));
+    ASSERT_NO_FATAL_FAILURE(OnPrimaryContext::SetUp());
     if (Engine::get()->serving() == nullptr) GTEST_SKIP() << "nothing is served";
     ASSERT_DONE(through_door<Call::cuMemAlloc_v2>(&flagged_, std::size_t{bytes}));
     ASSERT_DONE(through_door<Call::cuMemAlloc_v2>(&plain_, std::size_t{bytes}));
@@ -43,7 +37,7 @@ class SyncMemops : public ::testing::Test {
   void TearDown() override {
     if (word_ == nullptr) return;
     release();
-    EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0));
+    OnPrimaryContext::TearDown();
   }
 
   static CUstream given_stream() {
@@ -90,7 +84,6 @@ class SyncMemops : public ::testing::Test {
     });
   }
 
-  CUcontext context_ = nullptr;
   CUdeviceptr flagged_ = 0;
   CUdeviceptr plain_ = 0;
   std::uint32_t* word_ = nullptr;

@@ -2,29 +2,23 @@
 // Mapping calls are refused on every address that cuvmm has reserved, and on no other.
 #include <gtest/gtest.h>
 
-#include "hook_sim/doors.hpp"
+#include "hook_sim/on_primary_context.hpp"
 
 namespace cuvmm::test {
 namespace {
 
-#define EXPECT_DONE(...) EXPECT_EQ((__VA_ARGS__), CUDA_SUCCESS)
-#define ASSERT_DONE(...) ASSERT_EQ((__VA_ARGS__), CUDA_SUCCESS)
-
 constexpr Size granule = 2 * MiB;
 
-class MappingCalls : public ::testing::Test {
+class MappingCalls : public OnPrimaryContext {
  protected:
   void SetUp() override {
-    open_driver();
-    ASSERT_DONE(through_door<Call::cuInit>(0u));
-    ASSERT_DONE(through_door<Call::cuDevicePrimaryCtxRetain>(&context_, 0));
-    ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(context_));
+    ASSERT_NO_FATAL_FAILURE(OnPrimaryContext::SetUp());
     const CUmemAllocationProp* const asked = &properties_;
     ASSERT_DONE(through_door<Call::cuMemCreate>(&chunk_, std::size_t{granule}, asked, 0ull));
   }
   void TearDown() override {
     EXPECT_DONE(through_door<Call::cuMemRelease>(chunk_));
-    EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0));
+    OnPrimaryContext::TearDown();
   }
 
   CUresult map(CUdeviceptr address) {
@@ -56,7 +50,6 @@ class MappingCalls : public ::testing::Test {
     EXPECT_EQ(free_addresses(address, size), CUDA_ERROR_INVALID_VALUE);
   }
 
-  CUcontext context_ = nullptr;
   CUmemAllocationProp properties_{.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                   .requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE,
                                   .location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}},

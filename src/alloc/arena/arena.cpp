@@ -205,8 +205,7 @@ Size Arena::trim(Size keep) {
   const Holding holding{state_.lock};
   if (state_.is_away) return 0;
   state_.mend();
-  state_.look_at_pending(ArenaState::Taker::Others);
-  state_.end_unused_sharing_after_frees();
+  state_.find_free_for_others();
   const Size mapped = state_.physical_bytes();
   return state_.release_chunks([&](const Chunk& chunk, Size so_far) {
     if (mapped - so_far <= keep) return ArenaState::Choice::Stop;
@@ -220,8 +219,7 @@ Size Arena::release(Size wanted) {
   const Holding holding{state_.lock};
   if (state_.is_away) return 0;
   state_.mend();
-  state_.look_at_pending(ArenaState::Taker::Others);
-  state_.end_unused_sharing_after_frees();
+  state_.find_free_for_others();
   return state_.release_chunks([&](const Chunk& chunk, Size so_far) {
     if (so_far >= wanted) return ArenaState::Choice::Stop;
     return chunk.location() == state_.here ? ArenaState::Choice::Released
@@ -235,8 +233,7 @@ Size Arena::reclaim(Size wanted, Location where) {
   if (!state_.try_flush_all()) return 0;
   const Holding holding{state_.lock, std::try_to_lock};
   if (!holding.owns_lock() || state_.is_away) return 0;
-  state_.look_at_pending(ArenaState::Taker::Others);
-  state_.end_unused_sharing_after_frees();
+  state_.find_free_for_others();
   return state_.release_chunks([&](const Chunk& chunk, Size so_far) {
     if (so_far >= wanted) return ArenaState::Choice::Stop;
     return chunk.location() == where ? ArenaState::Choice::Released : ArenaState::Choice::Keep;

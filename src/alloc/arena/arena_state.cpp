@@ -9,7 +9,6 @@
 #include "trace/record_event.hpp"
 
 namespace cuvmm::arena {
-
 namespace {
 
 // A stream's cache keeps at most this share of a device's memory.
@@ -161,7 +160,6 @@ Size ArenaState::release_chunks(const std::function<Choice(const Chunk&, Size)>&
   return change.gone_bytes();
 }
 
-// Releases up to so many free chunks of the smallest size. Returns how many bytes that was.
 Size ArenaState::release_smallest(Size count) {
   return release_chunks([&](const Chunk& chunk, Size) {
     if (count == 0) return Choice::Stop;
@@ -171,8 +169,6 @@ Size ArenaState::release_smallest(Size count) {
   });
 }
 
-// Releases free spilled memory once the device has room for as much. Before that it would soon be
-// needed again, and unmapping it is expensive.
 void ArenaState::release_spilled() {
   const Size far = layout.free().far_bytes();
   if (far == 0 || supply().room < far) return;
@@ -194,6 +190,11 @@ void ArenaState::mend() {
   (void)commit(change);
 }
 
+void ArenaState::find_free_for_others() {
+  look_at_pending(Taker::Others);
+  end_unused_sharing_after_frees();
+}
+
 Sharing ArenaState::sharing() {
   return Sharing{{.layout = layout,
                   .mapping = mapping,
@@ -203,7 +204,6 @@ Sharing ArenaState::sharing() {
                   .where = here}};
 }
 
-// Returns how many chunks have become wholly free.
 Size ArenaState::end_unused_sharing() {
   if (layout.shadow_bytes() == 0) return 0;
   const Sharing::Ended ended = sharing().end_unused();
@@ -248,7 +248,6 @@ void ArenaState::tell() const {
                .compacted = compacted_bytes});
 }
 
-// A chunk counts once, wherever it is mapped.
 Size ArenaState::far_physical_bytes() const {
   if (layout.shadow_bytes() == 0 || mapping.far_bytes() == 0) return mapping.far_bytes();
   std::unordered_set<CUmemGenericAllocationHandle> seen;

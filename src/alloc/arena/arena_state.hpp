@@ -31,7 +31,7 @@ struct ArenaState {
   ArenaState(const ArenaState&) = delete;
   ArenaState& operator=(const ArenaState&) = delete;
 
-  // The streams' caches: each has a lock, which is taken before the arena's.
+  // Each stream cache has a lock of its own, which is taken before the arena's.
   StreamCache& cache_of(StreamId stream) { return caches[stream % cache_count]; }
   void flush(StreamCache& cache);  // under its lock and ours
   // Without a lock held. The second flushes the caches that may hold memory that the stream can
@@ -58,12 +58,14 @@ struct ArenaState {
   // far)` selects them. Returns how many bytes it gave.
   enum class Choice : std::uint8_t { Keep, Released, Stop };
   Size release_chunks(const std::function<Choice(const Chunk&, Size)>& choose);
-  // Up to so many free chunks of the smallest size. Returns how many bytes that was.
+  // Releases at most `count` free chunks of the smallest size. Returns their bytes.
   Size release_smallest(Size count);
   // Releases free spilled memory once the device has room for as much. Before that it would soon be
   // needed again, and unmapping it is expensive.
   void release_spilled();
   void mend();  // repairs what the driver has refused, if it allows it by now
+  // Call before memory goes to others: finds all that is free by now.
+  void find_free_for_others();
 
   Sharing sharing();
   // Returns how many chunks have become wholly free.
@@ -120,7 +122,7 @@ struct ArenaState {
   Size compacted_bytes = 0;
 
   std::atomic<std::uint64_t> created{0};  // chunks that the store had to create
-  // Copies of what mapping and layout say, readable without the lock.
+  // Amounts that mapping and layout know too, readable without the lock.
   std::atomic<Size> mapped{0};
   std::atomic<Size> far_mapped{0};
   std::atomic<Size> far_free{0};

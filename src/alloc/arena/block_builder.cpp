@@ -30,7 +30,7 @@ Result<Block*> BlockBuilder::build(Build& build) {
     if (!build.is_under_pressure) {
       if (!build.lacks.empty()) {
         tried.add(ReclaimSteps::NewMemory);
-        const Result<void> taken = unlocked([&] { return take_chunks(build); });
+        const Result<void> taken = unlocked([&] { return supply_.take(build); });
         if (taken.ok()) continue;
         if (taken.error().kind != ErrorKind::OutOfMemory) return taken.error();
         build.refusal = taken.error();
@@ -52,7 +52,7 @@ Result<Block*> BlockBuilder::build(Build& build) {
     }
 
     tried.add(ReclaimSteps::FreeChunks);
-    const Result<bool> more = unlocked([&] { return take_under_pressure(build); });
+    const Result<bool> more = unlocked([&] { return supply_.take_under_pressure(build); });
     if (TRY(more)) continue;
     if (build.reach == ResidencyFilter::Far) {
       build.reach = ResidencyFilter::Both;
@@ -304,111 +304,6 @@ Error BlockBuilder::out_of_memory(Size asked, Error refusal, Size chunks) const 
   refusal.available = std::max(state_.layout.free().for_anyone().largest(),
                                state_.movable_bytes(ResidencyFilter::Near) + chunks);
   return refusal;
-}
-
-Result<ChunkRef> BlockBuilder::take_chunk(Size size, Size most) {
-  const ChunkKind kind{size, state_.here, state_.settings.exportable};
-  if (ChunkRef free = state_.store.take_free(kind)) return free;
-  if (state_.store.budget(state_.here)->available() < size) {
-    const auto take_free = [&](Size other) {
-      return state_.store.take_free({other, state_.here, state_.settings.exportable});
-    };
-    for (Size other = size; other <= most / 2;) {
-      if (ChunkRef free = take_free(other *= 2)) return free;
-    }
-    for (Size other = size; other > state_.settings.smallest_chunk;) {
-      if (ChunkRef free = take_free(other /= 2)) return free;
-    }
-  }
-  ChunkRef taken = TRY(state_.store.take(kind, &arena_));
-  state_.created.fetch_add(1, std::memory_order_relaxed);
-  return taken;
-}
-
-Result<void> BlockBuilder::take_chunks(Build& build) {
-  const Size smallest = state_.settings.smallest_chunk;
-  for (GapFill::Lack lack : build.lacks) {
-    while (lack.need != 0) {
-      Size size = state_.settings.chunks.choose(lack.need, lack.room, smallest,
-                                                state_.settings.grow, state_.supply());
-      while (size > build.largest_chunk) size /= 2;
-      Result<ChunkRef> taken = take_chunk(size, lack.room);
-      if (!taken.ok()) {
-        if (taken.error().kind != ErrorKind::OutOfMemory || size == smallest) {
-          return taken.error();
-        }
-        build.largest_chunk = size / 2;
-        continue;
-      }
-      const Size got = (*taken)->size();
-      build.hand.push_back(std::move(taken).value());
-      lack.need -= std::min(lack.need, got);
-      lack.room -= got;
-    }
-  }
-  return {};
-}
-
-// The store may have chunks again by now. Free chunks that are too large for any gap are given to
-// it, so that small ones can be made of their memory.
-Result<bool> BlockBuilder::take_under_pressure(Build& build) {
-  const std::size_t before = build.hand.size();
-  const auto has_more = [&]() -> Result<bool> {
-    const Result<void> taken = take_chunks(build);
-    if (!taken.ok() && taken.error().kind != ErrorKind::OutOfMemory) return taken.error();
-    return build.hand.size() > before;
-  };
-  if (build.reach != ResidencyFilter::Far && TRY(has_more())) return true;
-  if (build.reach != ResidencyFilter::Near) {
-    const Result<void> taken = take_spilled(build);
-    if (!taken.ok()) {
-      if (taken.error().kind != ErrorKind::OutOfMemory) return taken.error();
-      build.refusal = taken.error();
-    }
-    return build.hand.size() > before;
-  }
-  const Size lacking = build.lacking_bytes();
-  {
-    const Holding holding{state_.lock};
-    if (state_.end_unused_sharing_after_frees() != 0) return true;
-    const Size gone = state_.release_chunks([&](const Chunk& chunk, Size so_far) {
-      if (so_far >= lacking) return ArenaState::Choice::Stop;
-      const bool helps =
-          chunk.location() == state_.here && chunk.size() > state_.settings.smallest_chunk;
-      return helps ? ArenaState::Choice::Released : ArenaState::Choice::Keep;
-    });
-    if (gone == 0) return false;
-  }
-  return has_more();
-}
-
-// Large chunks first: each costs the same to map, and small ones take longer to pin. If the whole
-// block lies far and there is plenty of room, takes more than is lacking, for later blocks.
-Result<void> BlockBuilder::take_spilled(Build& build) {
-  constexpr Size largest = 32 * MiB;
-  constexpr Size small_part = 64;
-  const Size smallest = state_.settings.smallest_chunk;
-  const Size plenty =
-      build.reach == ResidencyFilter::Far ? state_.store.spill_room() / small_part : 0;
-  for (GapFill::Lack lack : build.lacks) {
-    const auto wanted = [&] { return std::min(lack.room, std::max(lack.need, plenty)); };
-    Size size = smallest;
-    while (size <= largest / 2 && size * 2 <= wanted()) size *= 2;
-    while (lack.need != 0) {
-      while (size > smallest && size > wanted()) size /= 2;
-      Result<ChunkRef> taken = state_.store.take_spilled(size, state_.settings.exportable);
-      if (!taken.ok()) {
-        if (size == smallest) return taken.error();
-        size /= 2;
-        continue;
-      }
-      state_.created.fetch_add(1, std::memory_order_relaxed);
-      build.hand.push_back(std::move(taken).value());
-      lack.need -= std::min(lack.need, size);
-      lack.room -= size;
-    }
-  }
-  return {};
 }
 
 // Returns whether it is worthwhile to try again.

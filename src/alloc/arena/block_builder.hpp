@@ -6,6 +6,7 @@
 
 #include "alloc/arena/arena_state.hpp"
 #include "alloc/arena/build.hpp"
+#include "alloc/arena/chunk_supply.hpp"
 #include "alloc/arena/gap_fill.hpp"
 
 namespace cuvmm::arena {
@@ -14,8 +15,8 @@ namespace cuvmm::arena {
 // memory after a wait for its pending work.
 class BlockBuilder {
  public:
-  // `arena` is not asked for chunks that a build takes from the store.
-  BlockBuilder(ArenaState& state, ReclaimClient& arena) : state_(state), arena_(arena) {}
+  // `arena`: see ChunkSupply.
+  BlockBuilder(ArenaState& state, ReclaimClient& arena) : state_(state), supply_(state, arena) {}
 
   Result<Block*> build(Build& build);
   // Under the lock. `chunks`: bytes of chunks available besides the arena's own.
@@ -40,21 +41,13 @@ class BlockBuilder {
   bool is_waiting_futile(const Build& build) const;
   std::vector<FreeTicket> frees_to_follow(const Build& build) const;
 
-  // Not under the lock. take_chunks() takes what is lacking, or as much as there is, into the
-  // build's hand.
-  Result<void> take_chunks(Build& build);
-  // A chunk of `size`. If the store would have to release a free one of another size for it, takes
-  // that one instead, of `most` bytes at most.
-  Result<ChunkRef> take_chunk(Size size, Size most);
-  // Returns whether the build has more in hand now, or more chunks may move.
-  Result<bool> take_under_pressure(Build& build);
-  Result<void> take_spilled(Build& build);
+  // Not under the lock.
   bool follow(const std::vector<FreeTicket>& frees, StreamId stream);
   bool wait_for_pending(Build& build);
   bool compact_for(Build& build);
 
   ArenaState& state_;
-  ReclaimClient& arena_;
+  ChunkSupply supply_;
   BuildTurns turns_;         // under the arena's lock
   std::uint64_t waits_ = 0;  // the same
   std::atomic<std::uint64_t> follows_{0};

@@ -28,8 +28,8 @@ class WindowCompactor {
   Result<Size> compact(Size wanted, const Compaction& how);
 
   // The following are called under the table's lock.
-  // Whether compact() can release so many bytes, as far as a plan shows. After a futile plan the
-  // next ones are left out until much has changed.
+  // Whether a plan shows that compact() can release this many bytes. After a futile plan it does
+  // not plan again until much has changed.
   bool is_worthwhile(Size missing);
   // Ends batches whose copies outlasted their time limit, and tidies the table.
   void tidy();

@@ -111,14 +111,15 @@ Size Windows::reclaim(Size wanted, Location where) {
   if (!(where == Location::device(table_.device))) return 0;
   const Holding holding{table_.lock, std::try_to_lock};
   if (!holding.owns_lock() || table_.is_away) return 0;
-  compactor_.tidy();
-  const Size gone = table_.give_up_whole_chunks(wanted);
-  tell_of_change();
-  return gone;
+  return give_up(wanted);
 }
 
 Size Windows::release(Size wanted) {
   const Holding holding{table_.lock};
+  return give_up(wanted);
+}
+
+Size Windows::give_up(Size wanted) {
   compactor_.tidy();
   const Size gone = table_.give_up_whole_chunks(wanted);
   tell_of_change();

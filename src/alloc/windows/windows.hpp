@@ -111,10 +111,11 @@ class Windows final : public ReclaimClient {
 
   Windows(const Driver& driver, ChunkStore& store, StreamOrder& order,
           const WindowSettings& settings);
-  // Under the lock. tell_of_change() records only if the amount of memory held has changed since
-  // the last record. Neither does anything unless a trace is taken.
+  // Under the lock, also give_up(). tell_of_change() records only if the amount of memory held has
+  // changed since the last record. Neither does anything unless a trace is taken.
   void tell_of_change();
   void tell() const;
+  Size give_up(Size wanted);
 
   // windows_allocate.cpp
   Result<WindowBlock*> place(WindowRequest& request);

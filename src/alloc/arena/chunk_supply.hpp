@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "alloc/arena/arena_state.hpp"
+#include "alloc/arena/build.hpp"
+
+namespace cuvmm::arena {
+
+// Gets the chunks that a build lacks, into its hand: from the store, from free chunks of the arena
+// that fit no gap, or spilled ones. Called without the arena's lock.
+class ChunkSupply {
+ public:
+  // `arena` is not asked for chunks that a build takes from the store.
+  ChunkSupply(ArenaState& state, ReclaimClient& arena) : state_(state), arena_(arena) {}
+
+  // Takes what is lacking, or as much as there is.
+  Result<void> take(Build& build);
+  // Returns whether the build has more in hand now, or more chunks may move.
+  Result<bool> take_under_pressure(Build& build);
+
+ private:
+  // A chunk of `size`. If the store would have to release a free one of another size for it, takes
+  // that one instead, of `most` bytes at most.
+  Result<ChunkRef> take_chunk(Size size, Size most);
+  Result<void> take_spilled(Build& build);
+
+  ArenaState& state_;
+  ReclaimClient& arena_;
+};
+
+}  // namespace cuvmm::arena
