@@ -66,20 +66,21 @@ class Comb {
     MUST_WORK(cuStreamSynchronize, stream_);
   }
 
-  // The largest block of whole percents of what was freed.
+  // The largest block that can be had, in whole percents of what was freed. Bisects, because a
+  // refusal takes as long as a grant.
   int percent_back() {
     const auto began = std::chrono::steady_clock::now();
-    int percent = 100;
-    for (; percent > 0; --percent) {
-      const std::size_t size = gone_ / 100 * static_cast<std::size_t>(percent);
-      CUdeviceptr address = 0;
-      if (CALL(cuMemAllocAsync)(&address, size, stream_) != CUDA_SUCCESS) continue;
-      mark({address, size, 1});
-      break;
+    int granted = 0;
+    for (int refused = 101, percent = 100; refused - granted > 1;
+         percent = (granted + refused) / 2) {
+      const CUdeviceptr address = ask_for(percent);
+      (address != 0 ? granted : refused) = percent;
+      if (address != 0) MUST_WORK(cuMemFreeAsync, address, stream_);
     }
+    if (granted != 0) mark({ask_for(granted), bytes_of(granted), 1});
     MUST_WORK(cuStreamSynchronize, stream_);
     seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-    return percent;
+    return granted;
   }
 
   std::size_t wrong() {
@@ -100,10 +101,22 @@ class Comb {
   }
 
   std::size_t first() const { return first_; }
+  int requests() const { return requests_; }
   std::size_t gone() const { return gone_; }
   double seconds() const { return seconds_; }
 
  private:
+  std::size_t bytes_of(int percent) const {
+    return gone_ / 100 * static_cast<std::size_t>(percent);
+  }
+
+  CUdeviceptr ask_for(int percent) {  // 0 if it is refused
+    CUdeviceptr address = 0;
+    ++requests_;
+    return CALL(cuMemAllocAsync)(&address, bytes_of(percent), stream_) == CUDA_SUCCESS ? address
+                                                                                       : 0;
+  }
+
   void mark(const Block& block) {
     MUST_WORK(cuMemsetD8Async, block.address, static_cast<unsigned char>(block.mark & 0xff),
               block.size, stream_);
@@ -117,6 +130,7 @@ class Comb {
   std::vector<Block> blocks_;
   std::size_t first_ = 0;
   std::size_t gone_ = 0;
+  int requests_ = 0;
   double seconds_ = 0;
 };
 
@@ -126,9 +140,10 @@ void run(std::size_t memory, std::size_t smallest, std::size_t largest, Freed fr
   comb.free_half();
   const int percent = comb.percent_back();
   std::printf(
-      "%5zu..%5zu KiB, %-12s: %5zu MiB held, %5zu MiB freed, %3d%% back in %.3f s, %zu wrong\n",
+      "%5zu..%5zu KiB, %-12s: %5zu MiB held, %5zu MiB freed, %3d%% back in %.3f s, %d requests, "
+      "%zu wrong\n",
       smallest / KiB, largest / KiB, name_of(freed), comb.first() / MiB, comb.gone() / MiB, percent,
-      comb.seconds(), comb.wrong());
+      comb.seconds(), comb.requests(), comb.wrong());
   std::fflush(stdout);
   comb.end();
   CUmemoryPool pool = nullptr;
@@ -136,19 +151,19 @@ void run(std::size_t memory, std::size_t smallest, std::size_t largest, Freed fr
   MUST_WORK(cuMemPoolTrimTo, pool, 0);
 }
 
-int main(std::size_t only) {
+int main(const std::vector<std::size_t>& only) {
   use_device();
   std::size_t free = 0;
   std::size_t total = 0;
   MUST_WORK(cuMemGetInfo_v2, &free, &total);
   for (const std::size_t size : {64 * KiB, 100 * KiB, 256 * KiB, 512 * KiB, 1000 * KiB, 1024 * KiB,
                                  1536 * KiB, 3000 * KiB, 3072 * KiB}) {
-    if (only != 0 && only * KiB != size) continue;
+    if (!only.empty() && std::find(only.begin(), only.end(), size / KiB) == only.end()) continue;
     for (const Freed freed : {Freed::EverySecond, Freed::Pairs, Freed::Random}) {
       run(free, size, size, freed);
     }
   }
-  if (only != 0) return 0;
+  if (!only.empty()) return 0;
   run(free, 64 * KiB, 1000 * KiB, Freed::Random);
   run(free, 64 * KiB, 4096 * KiB, Freed::Random);
   return 0;
@@ -157,7 +172,9 @@ int main(std::size_t only) {
 }  // namespace
 }  // namespace cuvmm::bench
 
-// With an argument, only blocks of so many KiB.
+// With arguments, only blocks of so many KiB.
 int main(int count, char** words) {
-  return cuvmm::bench::main(count > 1 ? std::strtoull(words[1], nullptr, 10) : 0);
+  std::vector<std::size_t> only;
+  for (int i = 1; i < count; ++i) only.push_back(std::strtoull(words[i], nullptr, 10));
+  return cuvmm::bench::main(only);
 }
