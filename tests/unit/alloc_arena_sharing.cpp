@@ -30,6 +30,7 @@ class ArenaSharing : public ArenaTest {
     }
     return live;
   }
+  void expect_most_of_a_random_half(Size largest_chunk);
   void expect_intact(const std::vector<Block*>& blocks) {
     for (const Block* block : blocks) world().expect_intact(*block);
   }
@@ -182,9 +183,13 @@ TEST_F(ArenaSharing, NewAccessHoldsAtAllAddresses) {
   expect_intact(live);
 }
 
-TEST_F(ArenaSharing, GranulesOfRandomBlocksShare) {
+// Fills the memory with quarters of granules, frees a random half of them, and asks for the sum.
+void ArenaSharing::expect_most_of_a_random_half(Size largest_chunk) {
   std::mt19937_64 random{7};
-  ArenaWorld& its = given({.limit_granules = 256, .reserve_granules = 1024, .compacts = true});
+  ArenaWorld& its = given({.limit_granules = 256,
+                           .reserve_granules = 1024,
+                           .largest_chunk = largest_chunk,
+                           .compacts = true});
   std::vector<Block*> live;
   Size freed = 0;
   for (std::size_t i = 0; i < 256 * 4; ++i) live.push_back(&its.given_block(its.granule / 4));
@@ -198,6 +203,20 @@ TEST_F(ArenaSharing, GranulesOfRandomBlocksShare) {
   while (most != 0 && !its.arena().allocate(its.granules(most), 1).ok()) --most;
   EXPECT_GE(its.granules(most) * 100, freed * 85) << most;
   expect_intact(live);
+  its.check();
+}
+
+TEST_F(ArenaSharing, GranulesOfRandomBlocksShare) {
+  expect_most_of_a_random_half(usual_granule);
+}
+
+// Each alone gains nothing when it is broken up.
+TEST_F(ArenaSharing, GranulesOfLargerChunksShare) {
+  expect_most_of_a_random_half(2 * usual_granule);
+}
+
+TEST_F(ArenaSharing, GranulesOfLargestChunksShare) {
+  expect_most_of_a_random_half(16 * usual_granule);
 }
 
 }  // namespace

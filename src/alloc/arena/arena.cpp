@@ -248,18 +248,29 @@ Size Arena::could_share(Size wanted) {
   return state_.sharing().could_gain(state_.in_granules(wanted)) * state_.layout.unit();
 }
 
+// From the store, which may call back, so not under the lock. A new one may take the memory of
+// free chunks of other sizes.
+std::vector<ChunkRef> Arena::spare_chunks(bool may_create) {
+  const ChunkKind kind{state_.layout.unit(), state_.here, state_.settings.exportable};
+  std::vector<ChunkRef> spares;
+  while (spares.size() < most_spares) {
+    ChunkRef spare = state_.store.take_free(kind);
+    if (!spare && may_create) {
+      Result<ChunkRef> created = state_.store.take(kind, this);
+      if (created.ok()) spare = std::move(*created);
+    }
+    if (!spare) break;
+    spares.push_back(std::move(spare));
+  }
+  return spares;
+}
+
 Result<Size> Arena::share(Size wanted, const CopyBy& copy) {
   state_.flush_all();
   Size freed = 0;
+  bool creates_spares = false;
   while (freed < wanted) {
-    // From the store, which may call back, so not under the lock.
-    std::vector<ChunkRef> spares;
-    while (spares.size() < most_spares) {
-      ChunkRef spare =
-          state_.store.take_free({state_.layout.unit(), state_.here, state_.settings.exportable});
-      if (!spare) break;
-      spares.push_back(std::move(spare));
-    }
+    const std::vector<ChunkRef> spares = spare_chunks(creates_spares);
     const Holding holding{state_.lock};
     if (state_.is_away || state_.has_ended) break;
     state_.mend();
@@ -273,7 +284,8 @@ Result<Size> Arena::share(Size wanted, const CopyBy& copy) {
       if (freed != 0) break;
       return gained.error();
     }
-    if (gained->granules == 0) break;
+    if (gained->granules == 0 && (creates_spares || !gained->lacks_spares)) break;
+    creates_spares = gained->lacks_spares;
     state_.compacted_granules += gained->moves;
     state_.compacted_bytes += gained->bytes_moved;
     freed += gained->granules * state_.layout.unit();

@@ -111,6 +111,7 @@ class Arena final : private ReclaimClient {
         Reservation addresses);
 
   Result<Block*> search_further(Size size, StreamId stream, MemoryPressure& pressure);
+  std::vector<ChunkRef> spare_chunks(bool may_create);
   Size reclaim(Size wanted, Location where) override;
   void end_addresses();  // under the lock
 

@@ -42,6 +42,16 @@ class LiveParts {
   void take(const LiveParts& other) {
     for (std::size_t i = 0; i < words_.size(); ++i) words_[i] &= ~other.words_[i];
   }
+  bool operator==(const LiveParts& other) const { return words_ == other.words_; }
+  struct Hash {
+    std::size_t operator()(const LiveParts& live) const {
+      std::uint64_t hash = 0;
+      for (const std::uint64_t word : live.words_) {
+        hash = (std::rotl(hash, 5) ^ word) * 0x9e3779b97f4a7c15;
+      }
+      return hash ^ hash >> 32;
+    }
+  };
 
  private:
   std::array<std::uint64_t, parts / 64> words_{};

@@ -43,6 +43,7 @@ Result<Sharing::Gained> Sharing::gain(Size granules, const std::vector<ChunkRef>
   }
   Gained gained;
   gained.granules = survey.plan.empty({.gain = granules, .moves = moves_a_batch});
+  gained.lacks_spares = survey.plan.lacks_spares();
   if (gained.granules == 0) return gained;
   const std::vector<Move> moves = moves_of(survey);
   TRY(copy_all(survey, moves, copy));

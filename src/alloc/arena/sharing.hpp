@@ -36,6 +36,7 @@ class Sharing {
     Size granules = 0;
     Size bytes_moved = 0;
     std::size_t moves = 0;
+    bool lacks_spares = false;  // with more of them, more might have been gained
   };
   // Empties chunks until that many granules of memory are gained, as far as one batch gets. Uses
   // the spare chunks, of a granule each, to break up larger ones. After an Error nothing has

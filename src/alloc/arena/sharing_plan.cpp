@@ -8,7 +8,7 @@
 namespace cuvmm::arena {
 namespace {
 
-// How many chunks to look at for one granule.
+// How many groups of chunks to look at for one granule.
 constexpr std::size_t looks_a_granule = 4096;
 
 }  // namespace
@@ -35,10 +35,29 @@ SharingPlan::Index SharingPlan::add_spare() {
   return chunk;
 }
 
+SharingPlan::Index SharingPlan::group_with(const LiveParts& live) {
+  const auto [found, is_new] = group_of_.try_emplace(live, static_cast<Index>(groups_.size()));
+  if (is_new) groups_.push_back({live, {}, false});
+  return found->second;
+}
+
 void SharingPlan::file(Index chunk) {
-  Chunk& filed = chunks_[chunk];
-  filed.count = filed.live.count();
-  by_count_[static_cast<std::size_t>(filed.count)].push_back(chunk);
+  const Index index = group_with(chunks_[chunk].live);
+  chunks_[chunk].group = index;
+  Group& group = groups_[index];
+  group.chunks.push_back(chunk);
+  if (std::exchange(group.is_filed, true)) return;
+  by_count_[static_cast<std::size_t>(group.live.count())].push_back(index);
+}
+
+SharingPlan::Index SharingPlan::last_chunk_of(Index group) {
+  std::vector<Index>& listed = groups_[group].chunks;
+  while (!listed.empty()) {
+    const Chunk& chunk = chunks_[listed.back()];
+    if (!chunk.is_emptied && chunk.group == group) return listed.back();
+    listed.pop_back();
+  }
+  return none;
 }
 
 Size SharingPlan::empty(const Bounds& bounds) {
@@ -69,14 +88,16 @@ Size SharingPlan::empty(const Bounds& bounds) {
 Size SharingPlan::empty_one(Index chunk) {
   const Chunk from = chunks_[chunk];
   if (from.received != 0) return 0;
+  const Size most_spares = spares_worth(from);
   Size spares = 0;
   Index granule = from.first;
   for (; granule < from.end; ++granule) {
     const LiveParts& live = granules_[granule].live;
     if (live.is_empty()) continue;
-    Index to = find_goal(live, chunk);
-    if (to == none && from.size > spares + 1) {
+    Index to = find_goal(live);
+    if (to == none && spares < most_spares) {
       to = take_spare();
+      if (to == none) lacks_spares_ = true;
       if (to != none) ++spares;
     }
     if (to == none) break;
@@ -92,6 +113,17 @@ Size SharingPlan::empty_one(Index chunk) {
   return from.size - spares;
 }
 
+// How many spares to break up a chunk with. As many as the chunk has granules, if less than that
+// is live in it by at least one.
+Size SharingPlan::spares_worth(const Chunk& chunk) const {
+  int live = 0;
+  for (Index granule = chunk.first; granule < chunk.end; ++granule) {
+    live += granules_[granule].live.count();
+  }
+  const auto free = chunk.size * LiveParts::parts - static_cast<Size>(live);
+  return free >= LiveParts::parts ? chunk.size : chunk.size - 1;
+}
+
 SharingPlan::Index SharingPlan::take_spare() {
   while (!spares_.empty()) {
     const Index spare = spares_.back();
@@ -101,22 +133,23 @@ SharingPlan::Index SharingPlan::take_spare() {
   return none;
 }
 
-// The fullest one, so that others can be emptied.
-SharingPlan::Index SharingPlan::find_goal(const LiveParts& live, Index from) {
+// The fullest one, so that others can be emptied. It is never the granule's own, which overlaps it.
+SharingPlan::Index SharingPlan::find_goal(const LiveParts& live) {
   std::size_t looks = std::min(looks_a_granule, looks_left_);
   if (looks == 0) return none;
   const auto room = static_cast<std::size_t>(static_cast<int>(LiveParts::parts) - live.count());
   for (std::size_t count = room + 1; count-- > 0;) {
-    std::vector<Index>& listed = by_count_[count];
-    for (std::size_t i = 0; i < listed.size();) {
-      const Index index = listed[i];
-      const Chunk& chunk = chunks_[index];
-      if (chunk.is_emptied || static_cast<std::size_t>(chunk.count) != count) {
-        listed[i] = listed.back();
-        listed.pop_back();
+    std::vector<Index>& filed = by_count_[count];
+    for (std::size_t i = 0; i < filed.size();) {
+      const Index chunk = last_chunk_of(filed[i]);
+      Group& group = groups_[filed[i]];
+      if (chunk == none) {
+        group.is_filed = false;
+        filed[i] = filed.back();
+        filed.pop_back();
         continue;
       }
-      if (index != from && !chunk.live.overlaps(live)) return index;
+      if (!group.live.overlaps(live)) return chunk;
       --looks_left_;
       if (--looks == 0) return none;
       ++i;

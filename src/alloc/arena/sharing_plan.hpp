@@ -3,6 +3,7 @@
 
 #include <array>
 #include <limits>
+#include <unordered_map>
 #include <vector>
 
 #include "alloc/arena/live_parts.hpp"
@@ -33,8 +34,11 @@ class SharingPlan {
     std::size_t moves = std::numeric_limits<std::size_t>::max();
   };
   // Empties chunks until `gain` granules of memory are gained: small chunks first, and of those the
-  // ones with the least in them. Returns how many are gained.
+  // ones with the least in them. Breaks a large chunk up with spares even where that alone gains
+  // nothing, because what is live in others then fits beside. Returns how many are gained.
   Size empty(const Bounds& bounds);
+  // Whether more spares might have gained more.
+  bool lacks_spares() const { return lacks_spares_; }
 
   const std::vector<Index>& emptied() const { return emptied_; }
   // Where the granule's live bytes go; `none`: there are none.
@@ -48,7 +52,7 @@ class SharingPlan {
     Index first = 0;
     Index end = 0;
     LiveParts live = {};
-    int count = 0;               // of its live parts
+    Index group = none;
     std::uint32_t received = 0;  // granules that share it only from now on
     bool is_spare = false;
     bool is_emptied = false;
@@ -58,20 +62,34 @@ class SharingPlan {
     Index goal;
   };
 
+  // Chunks of one granule with the same parts live. May list chunks that have left it. Many chunks
+  // look alike, so that few groups need to be looked at.
+  struct Group {
+    LiveParts live;
+    std::vector<Index> chunks;
+    bool is_filed = false;
+  };
+
   Size empty_one(Index chunk);
-  Index find_goal(const LiveParts& live, Index from);
+  Index find_goal(const LiveParts& live);
+  Size spares_worth(const Chunk& chunk) const;
   Index take_spare();
   void put(Index granule, Index chunk);
   void put_back(Index granule);
   void file(Index chunk);
+  Index group_with(const LiveParts& live);
+  Index last_chunk_of(Index group);
 
   std::vector<Chunk> chunks_;
   std::vector<Granule> granules_;
   std::vector<Index> spares_;
   std::vector<Index> emptied_;
+  bool lacks_spares_ = false;
   std::size_t moves_ = 0;
   std::size_t looks_left_ = 20'000'000;  // some 0.1 s
-  // Chunks of one granule by how much is live in them. May list a chunk where it was before.
+  std::vector<Group> groups_;
+  std::unordered_map<LiveParts, Index, LiveParts::Hash> group_of_;
+  // Groups that may have chunks, by how much is live in these.
   std::array<std::vector<Index>, LiveParts::parts + 1> by_count_;
 };
 
