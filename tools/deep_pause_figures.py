@@ -3,7 +3,7 @@
 """Measures pauses of a PyTorch program: of memory that cuvmm serves, of expandable segments, which
 the program maps itself, and deep ones, compared with the driver's own checkpoint.
 
-    tools/deep_pause_figures.py BUILD [--details FILE] [--gib 8] [--rounds 3]
+    tools/deep_pause_figures.py BUILD [--details FILE] [--gib 8] [--rounds 5]
 
 Prints a line per figure with its goal, and writes all of them as JSON. Exits with 1 if a program's
 memory changes, a step fails or a goal is missed.
@@ -92,9 +92,9 @@ class Program:
         self.hear("right")
 
     def pausable(self):
-        listed = subprocess.run([str(self.bench.bin / "cuvmm"), "pause", "--list"], check=True,
+        listed = subprocess.run([str(self.bench.bin / "cuvmm"), "pause", "--list", "--json"], check=True,
                                 capture_output=True, text=True, timeout=60).stdout
-        return [int(line.split("\t")[0]) for line in listed.splitlines()]
+        return [one["process"] for one in json.loads(listed)["processes"]]
 
     # What the command says of the program, and how long the command ran in milliseconds.
     def cuvmm(self, *words):
@@ -157,7 +157,7 @@ def main():
     parser.add_argument("build")
     parser.add_argument("--details")
     parser.add_argument("--gib", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     bench, driver = card_bench.Bench(options.build), Driver()
     with tempfile.TemporaryDirectory(prefix="cuvmm-figures-") as folder:

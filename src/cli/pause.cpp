@@ -201,16 +201,27 @@ std::string command_of(int process) {
   return printable(words);
 }
 
-// Also used by completions: a PID, a tab and a command, the format that fish expects.
-int list_processes() {
+void print_processes(const nlohmann::json& processes) {
+  fmt::print("{}\n", nlohmann::json{{"schema", 1}, {"processes", processes}}.dump(2));
+}
+
+// The lines are also used by completions: a PID, a tab and a command, the format that fish expects.
+int list_processes(bool json) {
+  auto listed = nlohmann::json::array();
   for (const pid_t process : share::controlled_processes()) {
-    fmt::print("{}\t{}\n", process, command_of(process));
+    const std::string command = command_of(process);
+    if (json) {
+      listed.push_back({{"process", process}, {"command", command}});
+    } else {
+      fmt::print("{}\t{}\n", process, command);
+    }
   }
+  if (json) print_processes(listed);
   return 0;
 }
 
 int tell_all(const PauseRequest& request) {
-  if (request.list) return list_processes();
+  if (request.list) return list_processes(request.json);
   const auto timeout = OptionType<Duration>::read(request.timeout);
   if (!timeout) {
     fmt::print(stderr, "cuvmm: --timeout {}: allowed is {}\n", request.timeout,
@@ -235,7 +246,7 @@ int tell_all(const PauseRequest& request) {
     const int of_process = tell_one(request, process, *timeout, all);
     if (status != some_refused && of_process != 0) status = of_process;
   }
-  if (request.json) fmt::print("{}\n", nlohmann::json{{"schema", 1}, {"processes", all}}.dump(2));
+  if (request.json) print_processes(all);
   return status;
 }
 

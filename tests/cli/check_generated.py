@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Completions and manual pages match --help, and the shells and man accept them."""
 
+import json
 import os
 import re
 import shutil
@@ -124,6 +125,9 @@ class Processes(TopTest):
         number, command = listed.rstrip("\n").split("\t")
         self.assertEqual(int(number), holder.number)
         self.assertIn("python", command)
+        as_json = json.loads(self.good("pause", "--list", "--json", env=environment))
+        self.assertEqual(as_json, {"schema": 1,
+                                   "processes": [{"process": int(number), "command": command}]})
         script = ('source "$1"; COMP_WORDS=(cuvmm pause ""); COMP_CWORD=2; _cuvmm; '
                   'printf "%s\n" "${COMPREPLY[@]}"')
         finished = run("bash", "--norc", "-c", script, "bash",
