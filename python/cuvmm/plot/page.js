@@ -410,6 +410,8 @@ function panels_of(picture, number) {
   const percent = (value) => three(Math.round(value * 1000) / 10) + "%";
   const flames = picture.flames.some((one) => one.at_peak > 0)
     ? [new FlamePanel(number, "memory at the peak by call stack (click to zoom)", picture.flames)] : [];
+  const lanes = () =>
+    new LanePanel(number, "operations begun, by " + (picture.lanes_are_clients ? "client" : "stream"));
   return [
     new AddressPanel(number),
     new LinePanel(number, "memory", 220, lines, 1.1 * most, bytes),
@@ -417,7 +419,7 @@ function panels_of(picture, number) {
       {name: "scattered between live blocks", values: picture.fragmentation, shares: sampled, colour: "refused"},
       {name: "granted beyond what was asked", values: picture.waste, shares: sampled, colour: "waste", dash: [5, 3]},
     ], 1.05, percent),
-    new LanePanel(number, "operations begun, by " + (picture.lanes_are_clients ? "client" : "stream")),
+    ...(picture.lanes.length ? [lanes()] : []),
     new BarPanel(number, "blocks by size asked for", picture.sizes, "used"),
     new BarPanel(number, "blocks by lifetime", picture.lifetimes, "waste"),
     ...flames,
