@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory: which device a call means, and allocating on it.
+// Memory: allocating.
 #include "alloc/memory.hpp"
 
 #include <algorithm>
 #include <mutex>
 #include <shared_mutex>
 
-#include "alloc/device_compactor.hpp"
 #include "alloc/out_of_memory.hpp"
 #include "alloc/quiesced_context.hpp"
 #include "base/log.hpp"
@@ -22,70 +21,10 @@ bool lacks_memory(const Result<Allocation*>& made) {
 }  // namespace
 
 Memory::Memory(const Dependencies& dependencies, const MemorySettings& settings)
-    : dependencies_(dependencies),
-      settings_(settings),
-      counts_native_memory_(!settings.limit.is_none() ||
-                            settings.device_limits != decltype(settings.device_limits){}) {
+    : dependencies_(dependencies), settings_(settings) {
   if (settings_.host == nullptr) settings_.host = std::make_shared<LeasedBudget>();
 }
 Memory::~Memory() = default;
-
-// A device is tried once: if it cannot be served then, it never is.
-DeviceMemory* Memory::device(int ordinal) {
-  if (ordinal < 0 || ordinal >= AccessSet::most_devices) return nullptr;
-  Device& device = devices_[static_cast<std::size_t>(ordinal)];
-  const Serving serving = device.serving.load(std::memory_order_acquire);
-  if (serving == Serving::Drivers) return nullptr;
-  DeviceMemory* const memory =
-      serving == Serving::Ours ? device.memory.get() : make_device(ordinal);
-  if (memory != nullptr && settings_.spill.to != SpillTo::Off) find_places_to_spill(*memory);
-  return memory;
-}
-
-DeviceMemory* Memory::make_device(int ordinal) {
-  Device& device = devices_[static_cast<std::size_t>(ordinal)];
-  const Holding holding{devices_lock_};
-  if (device.serving.load() == Serving::Ours) return device.memory.get();
-  if (device.serving.load() == Serving::Drivers) return nullptr;
-  auto made = DeviceMemory::create(dependencies_.driver, ordinal, settings_);
-  if (!made.ok()) {
-    CUVMM_LOG(Warning, "device %d: %s; cuvmm does not serve its memory", ordinal,
-              made.error().text().c_str());
-    device.serving.store(Serving::Drivers, std::memory_order_release);
-    return nullptr;
-  }
-  device.memory = std::move(*made);
-  device.compactor = std::make_unique<DeviceCompactor>(*this, ordinal);
-  device.serving.store(Serving::Ours, std::memory_order_release);
-  return device.memory.get();
-}
-
-// Holds no lock, because a neighbour may have to be created.
-void Memory::find_places_to_spill(DeviceMemory& memory) {
-  auto& has_places = devices_[static_cast<std::size_t>(memory.ordinal())].has_places;
-  if (has_places.load(std::memory_order_relaxed) || has_places.exchange(true)) return;
-  memory.find_places_to_spill(dependencies_.driver, neighbours_to_spill_to(memory.ordinal()));
-}
-
-std::vector<DeviceMemory*> Memory::neighbours_to_spill_to(int ordinal) {
-  std::vector<DeviceMemory*> neighbours;
-  if (settings_.spill.to == SpillTo::Host) return neighbours;
-  const Driver& driver = dependencies_.driver;
-  std::vector<int> named = settings_.spill_peers.devices;
-  int count = 0;
-  if (driver.cuDeviceGetCount(&count) != CUDA_SUCCESS) return neighbours;
-  if (named.empty()) {
-    for (int other = 0; other < count; ++other) named.push_back(other);
-  }
-  for (const int other : named) {
-    if (other == ordinal || other >= count) continue;
-    int reaches = 0;
-    if (driver.cuDeviceCanAccessPeer(&reaches, ordinal, other) != CUDA_SUCCESS) continue;
-    if (reaches == 0) continue;
-    if (DeviceMemory* const neighbour = make_device(other)) neighbours.push_back(neighbour);
-  }
-  return neighbours;
-}
 
 void Memory::give(Allocation& allocation, CUdeviceptr* address,
                   const Allocation::Holding& holding) {
@@ -145,9 +84,10 @@ Result<Allocation*> Memory::retry_under_pressure(DeviceMemory& device, Size size
 // Moves live stream-ordered memory for a request of another kind.
 bool Memory::compact(const DeviceMemory& device, Size wanted, std::uint64_t until) {
   if (settings_.compact != Compact::All) return false;
-  Compactor& compactor = *devices_[static_cast<std::size_t>(device.ordinal())].compactor;
   const Size room = std::min(wanted, device.budget().available());
-  return room < wanted && compactor.make_room(wanted - room, until);
+  if (room >= wanted) return false;
+  Compactor* const compactor = compactor_of(device.ordinal());
+  return compactor != nullptr && compactor->make_room(wanted - room, until);
 }
 
 Answer Memory::allocate(CUdeviceptr* address, Size size, const GrowHint& grow_hint) {

@@ -16,6 +16,8 @@
 #include "alloc/native_memory.hpp"
 #include "alloc/pool_memory.hpp"
 #include "alloc/retired.hpp"
+#include "alloc/served_devices.hpp"
+#include "driver/current_context.hpp"
 #include "stream/gate.hpp"
 #include "stream/stream_clock.hpp"
 #include "stream/submission_epoch.hpp"
@@ -140,14 +142,7 @@ class Memory {
   // to the driver, so that the program gets the error wherever it would natively.
   void context_is_lost() { context_is_lost_.store(true, std::memory_order_relaxed); }
 
-  // Memory that the program takes from the driver natively, on the current device or on `device`.
-  // Counted only if there is a limit.
-  bool counts_native_memory() const { return counts_native_memory_; }
-  void took_natively(const NativeMemory::Name& name, Size size);
-  void took_natively(const NativeMemory::Name& name, Size size, int device);
-  // Call before the driver frees the memory, since the name may be reused right after. Returns what
-  // no longer counts.
-  std::optional<NativeMemory::Taken> gives_back_natively(const NativeMemory::Name& name);
+  NativeMemory& native() { return native_; }
 
   // For a forwarded call that failed because the driver has no memory left. Returns true if memory
   // was released to the driver, so that a retry is worthwhile.
@@ -187,18 +182,17 @@ class Memory {
   // Waits for all work of all contexts: each may use memory of any other, because the driver copies
   // between contexts without their permission. Returns false if work remains at `until`.
   bool wait_for_everything(std::uint64_t until);
-  std::vector<DeviceMemory*> served_devices() const;
   // Memory that is mapped for the device, unallocated, and resident elsewhere.
   Size spilled_free_on(int ordinal) const;
 
   // The budget for host memory that pauses and spilling pin.
   const std::shared_ptr<LeasedBudget>& host_budget() const { return settings_.host; }
 
-  // nullptr if the driver serves the device.
-  DeviceMemory* device_memory(int ordinal) { return device(ordinal); }
+  ServedDevices& devices() { return devices_; }
+  const ServedDevices& devices() const { return devices_; }
 
   bool is_of_current_device(const AllocationFacts& held) const {
-    return current_device() == held.device;
+    return current_device(dependencies_.driver) == held.device;
   }
 
   StreamClock& clock() { return dependencies_.clock; }
@@ -212,14 +206,10 @@ class Memory {
   class DeviceCompactor;
   struct ServedContext;
 
-  enum class Serving : std::uint8_t { Unknown, Ours, Drivers };
-  struct Device {
-    std::atomic<Serving> serving{Serving::Unknown};
-    std::unique_ptr<DeviceMemory> memory;
-    std::unique_ptr<Compactor> compactor;  // of its stream-ordered memory
-    std::atomic<bool> has_places{false};   // the search for places to spill to was made
-    std::atomic<PoolMemory*> current_pool{nullptr};
-    std::atomic<bool> current_pool_is_known{false};
+  struct PoolsOfDevice {
+    std::unique_ptr<Compactor> compactor;  // of its stream-ordered memory; from the first pool on
+    std::atomic<PoolMemory*> current{nullptr};
+    std::atomic<bool> current_is_known{false};
   };
   struct PeerAccess {
     CUcontext by;  // nullptr: not enabled by the program, but needed by its copies
@@ -227,13 +217,9 @@ class Memory {
     int device;  // of `by`
   };
 
-  DeviceMemory* device(int ordinal);
-  DeviceMemory* make_device(int ordinal);
-  void find_places_to_spill(DeviceMemory& memory);
-  std::vector<DeviceMemory*> neighbours_to_spill_to(int ordinal);
-  int current_device() const;  // -1 if there is none
   ContextMemory* context(CUcontext handle);
   PoolMemory* current_pool(int device);
+  Compactor* compactor_of(int device) const;
   PoolMemory* make_pool(CUmemoryPool handle, int ordinal);
   void settle_ended_pools();
   int device_of_default_pool(CUmemoryPool handle) const;
@@ -279,15 +265,13 @@ class Memory {
 
   const Dependencies dependencies_;
   MemorySettings settings_;  // immutable after construction
-  const bool counts_native_memory_;
   AllocationMap map_;
   Lending lending_;
-  NativeMemory native_;
   std::atomic<int> sync_memops_{0};  // allocations with SYNC_MEMOPS
   std::atomic<bool> context_is_lost_{false};
 
-  Lock devices_lock_{LockOrder::Devices};  // guards the creation of devices
-  std::array<Device, AccessSet::most_devices> devices_;
+  ServedDevices devices_{dependencies_.driver, settings_};
+  NativeMemory native_{dependencies_.driver, settings_, devices_};
 
   mutable SharedLock contexts_lock_{LockOrder::Contexts};  // guards what follows
   std::unordered_map<CUcontext, std::unique_ptr<ServedContext>> contexts_;
@@ -303,7 +287,8 @@ class Memory {
   std::unordered_map<CUmemoryPool, int>
       created_pools_;  // those that we serve, and the device of each
   std::vector<std::unique_ptr<PoolMemory>> ended_pools_;  // may still hold memory
-  std::atomic<std::uint64_t> pool_changes_{0};            // written under the lock
+  std::array<PoolsOfDevice, AccessSet::most_devices> pools_of_devices_;
+  std::atomic<std::uint64_t> pool_changes_{0};  // written under the lock
 
   Retired retired_;  // contexts, and pools whose addresses are gone
 

@@ -30,7 +30,7 @@ ContextMemory* Memory::context(CUcontext handle) {
     const auto found = contexts_.find(handle);
     if (found != contexts_.end()) return found->second->memory.get();
   }
-  DeviceMemory* where = device(device_of(dependencies_.driver, handle));
+  DeviceMemory* where = devices_.serve(device_of(dependencies_.driver, handle));
   if (where == nullptr) return nullptr;
   dependencies_.clock.context_began(handle);
   const Writing writing{contexts_lock_};
@@ -187,9 +187,8 @@ void Memory::tell_trace() const {
 
 MemoryCounters Memory::counters(int ordinal) const {
   MemoryCounters counters;
-  if (ordinal < 0 || ordinal >= AccessSet::most_devices) return counters;
-  const Device& there = devices_[static_cast<std::size_t>(ordinal)];
-  if (there.serving.load(std::memory_order_acquire) != Serving::Ours) return counters;
+  const DeviceMemory* const there = devices_.find(ordinal);
+  if (there == nullptr) return counters;
   for_each_context(ordinal, [&](const ContextMemory& memory) {
     counters.requested_live += memory.requested();
     counters.moved += memory.moved();
@@ -199,8 +198,8 @@ MemoryCounters Memory::counters(int ordinal) const {
     counters.moved += pool.moved();
   });
   counters.mapped_free = mapped_free_on(ordinal);
-  counters.native = there.memory->budget().native_bytes();
-  counters.chunks = there.memory->chunk_counters();
+  counters.native = there->budget().native_bytes();
+  counters.chunks = there->chunk_counters();
   return counters;
 }
 
@@ -213,15 +212,14 @@ std::vector<RegionUse> Memory::regions(int ordinal) const {
 }
 
 MemoryInfo Memory::info(const MemoryInfo& of_the_driver) {
-  CUdevice ordinal = 0;
-  if (dependencies_.driver.cuCtxGetDevice_v2000(&ordinal) != CUDA_SUCCESS) return of_the_driver;
-  const DeviceMemory* memory = device(ordinal);
+  const int ordinal = current_device(dependencies_.driver);
+  const DeviceMemory* const memory = devices_.serve(ordinal);
   if (memory == nullptr) return of_the_driver;
   return memory->info(of_the_driver, mapped_free_on(ordinal));
 }
 
 std::optional<MemoryInfo> Memory::info_of(const Lessor::Uuid& uuid, const MemoryInfo& seen) const {
-  for (const DeviceMemory* const device : served_devices()) {
+  for (const DeviceMemory* const device : devices_.all()) {
     if (device->uuid() != uuid) continue;
     return device->limit() == unlimited ? seen
                                         : device->info(seen, mapped_free_on(device->ordinal()));
@@ -230,21 +228,19 @@ std::optional<MemoryInfo> Memory::info_of(const Lessor::Uuid& uuid, const Memory
 }
 
 bool Memory::make_room() {
-  CUdevice ordinal = 0;
-  if (dependencies_.driver.cuCtxGetDevice_v2000(&ordinal) != CUDA_SUCCESS) return false;
-  if (ordinal < 0 || ordinal >= AccessSet::most_devices) return false;
-  Device& there = devices_[static_cast<std::size_t>(ordinal)];
-  if (there.serving.load(std::memory_order_acquire) != Serving::Ours) return false;
+  const int ordinal = current_device(dependencies_.driver);
+  DeviceMemory* const there = devices_.find(ordinal);
+  if (there == nullptr) return false;
   dependencies_.clock.ask_about_frees(ordinal);
-  const Size cached = there.memory->give_back_cached();
-  return reclaim_from_others(*there.memory, unlimited) + cached > 0;
+  const Size cached = there->give_back_cached();
+  return reclaim_from_others(*there, unlimited) + cached > 0;
 }
 
 // Reclaims memory on this device that other devices spilled to it and no longer use.
 Size Memory::reclaim_from_others(const DeviceMemory& device, Size wanted) {
   Size gone = 0;
   if (settings_.spill.to == SpillTo::Off) return gone;
-  for (DeviceMemory* const other : served_devices()) {
+  for (DeviceMemory* const other : devices_.all()) {
     if (other == &device || gone >= wanted) continue;
     dependencies_.clock.ask_about_frees(other->ordinal());
     gone += other->store().reclaim(device.location(), wanted - gone);
@@ -266,9 +262,8 @@ InvariantViolation Memory::violation() const {
       if (auto violation = pool->violation()) return violation;
     }
   }
-  for (const Device& device : devices_) {
-    if (device.serving.load() != Serving::Ours) continue;
-    if (auto violation = device.memory->store().violation()) return violation;
+  for (const DeviceMemory* const device : devices_.all()) {
+    if (auto violation = device->store().violation()) return violation;
   }
   return std::nullopt;
 }

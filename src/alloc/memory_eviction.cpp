@@ -41,14 +41,4 @@ void Memory::begin_eviction(int ordinal, EvictionSet& evicted) {
   for_each_pool(ordinal, begin);
 }
 
-std::vector<DeviceMemory*> Memory::served_devices() const {
-  std::vector<DeviceMemory*> served;
-  for (const Device& device : devices_) {
-    if (device.serving.load(std::memory_order_acquire) == Serving::Ours) {
-      served.push_back(device.memory.get());
-    }
-  }
-  return served;
-}
-
 }  // namespace cuvmm

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <shared_mutex>
 
+#include "alloc/device_compactor.hpp"
 #include "alloc/memory.hpp"
 #include "alloc/quiesced_context.hpp"
 #include "base/log.hpp"
@@ -69,13 +70,13 @@ void Memory::program_waited() {
     for (const auto& [handle, pool] : pools_) pool->program_waited();
   }
   if (settings_.cache.is_none()) return;
-  for (DeviceMemory* const device : served_devices()) bound_cache(*device);
+  for (DeviceMemory* const device : devices_.all()) bound_cache(*device);
 }
 
 void Memory::current_pool_changed() {
   const Writing writing{pools_lock_};
   pool_changes_.fetch_add(1);
-  for (Device& device : devices_) device.current_pool_is_known.store(false);
+  for (PoolsOfDevice& there : pools_of_devices_) there.current_is_known.store(false);
 }
 
 PoolMemory* Memory::pool(CUmemoryPool handle) {
@@ -105,15 +106,16 @@ int Memory::device_of_default_pool(CUmemoryPool handle) const {
 }
 
 PoolMemory* Memory::make_pool(CUmemoryPool handle, int ordinal) {
-  DeviceMemory* where = device(ordinal);
+  DeviceMemory* where = devices_.serve(ordinal);
   if (where == nullptr) return nullptr;
   settle_ended_pools();
   const Writing writing{pools_lock_};
   const auto found = pools_.find(handle);
   if (found != pools_.end()) return found->second.get();
-  Compactor* const compactor = devices_[static_cast<std::size_t>(ordinal)].compactor.get();
+  auto& compactor = pools_of_devices_[static_cast<std::size_t>(ordinal)].compactor;
+  if (compactor == nullptr) compactor = std::make_unique<DeviceCompactor>(*this, ordinal);
   auto made = PoolMemory::create(dependencies_.driver, *where, dependencies_.clock, handle,
-                                 settings_.compact == Compact::All ? compactor : nullptr);
+                                 settings_.compact == Compact::All ? compactor.get() : nullptr);
   if (!made.ok()) {
     CUVMM_LOG(Warning, "%s; cuvmm does not serve the pool's memory", made.error().text().c_str());
     created_pools_.erase(handle);
@@ -122,11 +124,17 @@ PoolMemory* Memory::make_pool(CUmemoryPool handle, int ordinal) {
   return pools_.emplace(handle, std::move(*made)).first->second.get();
 }
 
+// nullptr if cuvmm serves no pool of the device.
+Compactor* Memory::compactor_of(int device) const {
+  const Reading reading{pools_lock_};
+  return pools_of_devices_[static_cast<std::size_t>(device)].compactor.get();
+}
+
 PoolMemory* Memory::current_pool(int ordinal) {
   if (ordinal < 0 || ordinal >= AccessSet::most_devices) return nullptr;
-  Device& there = devices_[static_cast<std::size_t>(ordinal)];
-  if (there.current_pool_is_known.load(std::memory_order_acquire)) {
-    return there.current_pool.load(std::memory_order_acquire);
+  PoolsOfDevice& there = pools_of_devices_[static_cast<std::size_t>(ordinal)];
+  if (there.current_is_known.load(std::memory_order_acquire)) {
+    return there.current.load(std::memory_order_acquire);
   }
   const Driver& driver = dependencies_.driver;
   CUmemoryPool current = nullptr;
@@ -135,8 +143,8 @@ PoolMemory* Memory::current_pool(int ordinal) {
   PoolMemory* found = pool(current);
   const Writing writing{pools_lock_};
   if (changes != pool_changes_.load()) return found;  // ask again the next time
-  there.current_pool.store(found, std::memory_order_release);
-  there.current_pool_is_known.store(true, std::memory_order_release);
+  there.current.store(found, std::memory_order_release);
+  there.current_is_known.store(true, std::memory_order_release);
   return found;
 }
 

@@ -38,7 +38,7 @@ void Memory::let_reach(const AllocationFacts& held, const AccessSet& devices) {
 bool Memory::may_use(const AllocationFacts& held) const {
   const ContextMemory* const owner = held.context_memory();
   if (owner == nullptr || !has_several_contexts()) return true;
-  const int device = current_device();
+  const int device = current_device(dependencies_.driver);
   if (device == held.device) return true;
   const Reading reading{contexts_lock_};
   return std::any_of(peer_access_.begin(), peer_access_.end(), [&](const PeerAccess& access) {

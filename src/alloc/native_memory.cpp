@@ -1,16 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "alloc/native_memory.hpp"
 
+#include "driver/current_context.hpp"
+
 namespace cuvmm {
 
-// If the name is already known, its memory has ended without our noticing.
-void NativeMemory::took(const Name& name, const Taken& taken) {
+NativeMemory::NativeMemory(const Driver& driver, const MemorySettings& settings,
+                           ServedDevices& devices)
+    : driver_(driver),
+      devices_(devices),
+      counts_(!settings.limit.is_none() ||
+              settings.device_limits != decltype(settings.device_limits){}) {}
+
+void NativeMemory::took(const Name& name, Size size) {
+  if (counts_) took(name, size, current_device(driver_));
+}
+
+// The driver has granted the memory already, so our cached chunks make way for it. If the name is
+// already known, its memory has ended without our noticing.
+void NativeMemory::took(const Name& name, Size size, int ordinal) {
+  if (!counts_) return;
+  DeviceMemory* const there = devices_.serve(ordinal);
+  if (there == nullptr) return;
+  gives_back(name);
+  remember(name, {ordinal, size});
+  LeasedBudget& budget = there->budget();
+  budget.note_native(size);
+  const Size held = budget.committed_bytes() + budget.native_bytes();
+  if (held > budget.limit()) there->store().reclaim(there->location(), held - budget.limit());
+}
+
+std::optional<NativeMemory::Taken> NativeMemory::gives_back(const Name& name) {
+  if (!counts_) return std::nullopt;
+  const auto taken = forget(name);
+  if (taken) devices_.serve(taken->device)->budget().forget_native(taken->size);
+  return taken;
+}
+
+void NativeMemory::remember(const Name& name, const Taken& taken) {
   const Holding holding{lock_};
   taken_[name] = taken;
   count_.store(taken_.size(), std::memory_order_release);
 }
 
-std::optional<NativeMemory::Taken> NativeMemory::gave_back(const Name& name) {
+std::optional<NativeMemory::Taken> NativeMemory::forget(const Name& name) {
   if (count_.load(std::memory_order_acquire) == 0) return std::nullopt;
   const Holding holding{lock_};
   const auto found = taken_.find(name);

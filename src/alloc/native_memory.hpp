@@ -5,12 +5,12 @@
 #include <optional>
 #include <unordered_map>
 
-#include "base/lock.hpp"
-#include "base/size.hpp"
+#include "alloc/served_devices.hpp"
 
 namespace cuvmm {
 
-// Device memory that the program has taken from the driver natively, by name. Thread-safe.
+// Device memory that the program has taken from the driver natively, by name. It counts against the
+// limit; without a limit nothing is counted. Thread-safe.
 class NativeMemory {
  public:
   enum class Kind : std::uint8_t { Address, Chunk, Array };
@@ -24,9 +24,16 @@ class NativeMemory {
     Size size;
   };
 
-  void took(const Name& name, const Taken& taken);
-  // nullopt if the name is unknown.
-  std::optional<Taken> gave_back(const Name& name);
+  // All must outlive this object.
+  NativeMemory(const Driver& driver, const MemorySettings& settings, ServedDevices& devices);
+
+  bool counts() const { return counts_; }
+  // On the current device, or on `device`.
+  void took(const Name& name, Size size);
+  void took(const Name& name, Size size, int device);
+  // Call before the driver frees the memory, since the name may be reused right after. Returns what
+  // no longer counts.
+  std::optional<Taken> gives_back(const Name& name);
 
  private:
   struct NameHash {
@@ -35,6 +42,12 @@ class NativeMemory {
              0x9E3779B97F4A7C15u;
     }
   };
+  void remember(const Name& name, const Taken& taken);
+  std::optional<Taken> forget(const Name& name);
+
+  const Driver& driver_;
+  ServedDevices& devices_;
+  const bool counts_;
   std::atomic<std::size_t> count_{0};
 
   Lock lock_{LockOrder::Devices};  // guards what follows

@@ -55,8 +55,8 @@ ProgramChunks::Handle ProgramChunks::add_name(const std::shared_ptr<ProgramChunk
 
 void ProgramChunks::count_natively(ProgramChunk& chunk) {
   const CUmemLocation& where = chunk.properties.location;
-  if (where.type != CU_MEM_LOCATION_TYPE_DEVICE || !memory_.counts_native_memory()) return;
-  chunk.counted.emplace(memory_, NativeMemory::Name{NativeMemory::Kind::Chunk, chunk.id},
+  if (where.type != CU_MEM_LOCATION_TYPE_DEVICE || !memory_.native().counts()) return;
+  chunk.counted.emplace(memory_.native(), NativeMemory::Name{NativeMemory::Kind::Chunk, chunk.id},
                         chunk.size, where.id);
 }
 

@@ -18,16 +18,16 @@ namespace cuvmm {
 // Counts memory that the program took from the driver against the limit, while it exists.
 class NativeCount {
  public:
-  NativeCount(Memory& memory, const NativeMemory::Name& name, Size size, int device)
+  NativeCount(NativeMemory& memory, const NativeMemory::Name& name, Size size, int device)
       : memory_(memory), name_(name) {
-    memory_.took_natively(name_, size, device);
+    memory_.took(name_, size, device);
   }
-  ~NativeCount() { memory_.gives_back_natively(name_); }
+  ~NativeCount() { memory_.gives_back(name_); }
   NativeCount(const NativeCount&) = delete;
   NativeCount& operator=(const NativeCount&) = delete;
 
  private:
-  Memory& memory_;
+  NativeMemory& memory_;
   const NativeMemory::Name name_;
 };
 

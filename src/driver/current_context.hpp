@@ -11,6 +11,12 @@ inline CUcontext current_context(const Driver& driver) {
   return driver.cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : nullptr;
 }
 
+// -1 if the thread has no context.
+inline int current_device(const Driver& driver) {
+  CUdevice ordinal = -1;
+  return driver.cuCtxGetDevice_v2000(&ordinal) == CUDA_SUCCESS ? ordinal : -1;
+}
+
 // Makes a context current until the end of the scope.
 class InContext {
  public:

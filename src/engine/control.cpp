@@ -158,7 +158,7 @@ Result<Size> Control::move_out_cold(DeviceMemory& device, Size wanted, Duration 
 
 ChunkCounters Control::spilled() const {
   ChunkCounters sum;
-  for (const DeviceMemory* device : memory_.served_devices()) {
+  for (const DeviceMemory* device : memory_.devices().all()) {
     const ChunkCounters one = device->store().spilled();
     sum.physical_in_use += one.physical_in_use;
     sum.physical_free += one.physical_free;
@@ -170,7 +170,7 @@ ChunkCounters Control::spilled() const {
 Size Control::ahead_bytes() const {
   if (ahead_.is_none()) return 0;
   Size bytes = 0;
-  for (const DeviceMemory* device : memory_.served_devices()) {
+  for (const DeviceMemory* device : memory_.devices().all()) {
     bytes = std::max(bytes, ahead_.of(device->memory()));
   }
   return bytes;
@@ -179,7 +179,7 @@ Size Control::ahead_bytes() const {
 void Control::place() {
   bool notes = false;
   uses_.begin_next_moment();
-  for (DeviceMemory* device : memory_.served_devices()) {
+  for (DeviceMemory* device : memory_.devices().all()) {
     notes |= placement_.step(*device, now_ns()) == Placement::Attention::Uses;
   }
   LastUses::watch(notes ? &uses_ : nullptr);
@@ -194,7 +194,7 @@ Duration Control::run_upkeep() {
   const HookBypass bypass;
   const std::uint64_t began = now_us();
   bool has_more = pauser_.look_after_stock(ahead_bytes(), idle_);
-  for (DeviceMemory* device : memory_.served_devices()) {
+  for (DeviceMemory* device : memory_.devices().all()) {
     const Size mapped = memory_.spilled_free_on(device->ordinal());
     has_more |= spill_ahead_.step(*device, mapped, now_ns());
   }
@@ -213,7 +213,7 @@ void Control::publish() {
   is_paused_.store(pauser_.is_paused());
   paused_bytes_.store(pauser_.paused_bytes());
   ready_bytes_.store(pauser_.ready_bytes());
-  for (const DeviceMemory* device : memory_.served_devices()) {
+  for (const DeviceMemory* device : memory_.devices().all()) {
     cold_bytes_[static_cast<std::size_t>(device->ordinal())].store(placement_.cold(*device));
   }
 }

@@ -26,7 +26,7 @@ Result<DeviceMemory*> DeviceStores::device(int ordinal) {
                  .counts = true};
   }
   if (memory_ != nullptr) {
-    DeviceMemory* const served = memory_->device_memory(ordinal);
+    DeviceMemory* const served = memory_->devices().serve(ordinal);
     if (served != nullptr) return served;
     return Error{.kind = ErrorKind::NotSupported,
                  .doing = "take memory of a device",

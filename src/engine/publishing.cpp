@@ -72,7 +72,7 @@ share::RegionFigures figures_of(const RegionUse& use, int device) {
 // Those that hold the most, and how many are left out. Those that hold nothing are not shown.
 void add_regions(Figures& figures, const Memory& memory) {
   std::vector<share::RegionFigures> all;
-  for (const DeviceMemory* device : memory.served_devices()) {
+  for (const DeviceMemory* device : memory.devices().all()) {
     for (const RegionUse& use : memory.regions(device->ordinal())) {
       if (use.held != 0) all.push_back(figures_of(use, device->ordinal()));
     }
@@ -97,7 +97,7 @@ Figures figures_of(const Engine& engine) {
     figures.pauses = control->pauses().figures();
     figures.resumes = control->resumes().figures();
   }
-  for (const DeviceMemory* device : serving->memory.served_devices()) {
+  for (const DeviceMemory* device : serving->memory.devices().all()) {
     if (figures.device_count == Figures::most_devices) break;
     figures.devices[figures.device_count++] = figures_of(serving->memory, control, *device);
   }

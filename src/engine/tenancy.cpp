@@ -64,7 +64,7 @@ std::unique_ptr<Tenancy> Tenancy::of(Engine& engine, const Options& options) {
 DeviceMemory* Tenancy::device_with(const LeasedBudget& budget) const {
   Serving* const serving = engine_.serving();
   if (serving == nullptr) return nullptr;
-  for (DeviceMemory* const device : serving->memory.served_devices()) {
+  for (DeviceMemory* const device : serving->memory.devices().all()) {
     if (&device->budget() == &budget) return device;
   }
   return nullptr;

@@ -43,7 +43,7 @@ Size Pauser::away_bytes() const {
 // An upper bound: more than will leave if other processes hold some of it.
 Size Pauser::expected_bytes() const {
   Size bytes = on_host_bytes();
-  for (const DeviceMemory* device : program_.memory.served_devices()) {
+  for (const DeviceMemory* device : program_.memory.devices().all()) {
     bytes += device->chunk_counters().physical_in_use;
   }
   if (program_.chunks != nullptr) bytes += program_.chunks->bytes_on_devices();
@@ -54,7 +54,7 @@ Size Pauser::expected_bytes() const {
 AccessSet Pauser::devices() const {
   AccessSet devices;
   if (program_.chunks != nullptr) devices = program_.chunks->devices();
-  for (const DeviceMemory* device : program_.memory.served_devices()) {
+  for (const DeviceMemory* device : program_.memory.devices().all()) {
     devices = devices.with(device->ordinal());
   }
   return devices;
@@ -96,7 +96,7 @@ Result<void> Pauser::check_room_on_host(Size bytes) const {
 
 void Pauser::list_what_leaves(PauseReport& report) {
   Size begin = 0;
-  const auto served = program_.memory.served_devices();
+  const auto served = program_.memory.devices().all();
   const AccessSet all = devices();
   for (int ordinal = 0; ordinal < AccessSet::most_devices; ++ordinal) {
     if (all.of_device(ordinal) == Access::None) continue;

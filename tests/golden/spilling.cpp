@@ -62,7 +62,7 @@ TEST_F(Sequences, SpilledMemoryChangesPlaces) {
       if (!all.change.insert(one.chunk).second) continue;
       (residency(one.where, 0) == Residency::Near ? all.out : all.in) += one.size;
     }
-    DeviceMemory& device = *world.program.memory->served_devices().front();
+    DeviceMemory& device = *world.program.memory->devices().all().front();
     const auto moved = world.placement.change(device, all);
     if (!moved.ok()) return outcome(moved);
     return "out " + std::to_string(moved->out / KiB) + "K, in " + std::to_string(moved->in / KiB) +

@@ -16,7 +16,7 @@ class LimitedBesideACapture : public ::testing::Test {
     open_driver();
     ASSERT_DONE(through_door<Call::cuInit>(0u));
     Serving* const serving = Engine::get()->serving();
-    if (serving == nullptr || !serving->memory.counts_native_memory()) GTEST_SKIP() << "no limit";
+    if (serving == nullptr || !serving->memory.native().counts()) GTEST_SKIP() << "no limit";
     ASSERT_DONE(through_door<Call::cuDevicePrimaryCtxRetain>(&context_, 0));
     ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(context_));
     captured_ = given_stream();

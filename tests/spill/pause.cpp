@@ -264,7 +264,7 @@ TEST_F(PauseTest, WithoutRoomOnTheDeviceItStaysPausedOrResumesPartly) {
   program.add(30 * MiB, false);
   program.add(30 * MiB, true);
   ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
-  LocalBudget& budget = program.memory->served_devices().front()->budget();
+  LocalBudget& budget = program.memory->devices().all().front()->budget();
   budget.set_limit(32 * MiB);
   const auto refused = program.pauser->resume(Partly::No);
   ASSERT_FALSE(refused.ok());

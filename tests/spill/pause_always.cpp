@@ -96,7 +96,7 @@ TEST_F(PauseAlways, AResumeWithoutRoomHoldsNothing) {
   program.add(30 * MiB, false);
   program.add(20 * MiB, true);
   ASSERT_TRUE(program.pauser->pause(timeout, Strict::No).ok());
-  LocalBudget& budget = program.memory->served_devices().front()->budget();
+  LocalBudget& budget = program.memory->devices().all().front()->budget();
   budget.set_limit(40 * MiB);
   for (int i = 0; i < 3; ++i) {
     EXPECT_FALSE(program.pauser->resume(Partly::No).ok());

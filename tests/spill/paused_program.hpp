@@ -101,8 +101,8 @@ class Program {
     blocks.clear();
   }
   Size on_device() const {
-    if (memory->served_devices().empty()) return 0;  // nothing has been allocated yet
-    const DeviceMemory& device = *memory->served_devices().front();
+    if (memory->devices().all().empty()) return 0;  // nothing has been allocated yet
+    const DeviceMemory& device = *memory->devices().all().front();
     const ChunkCounters chunks = device.chunk_counters();
     return chunks.physical_in_use + chunks.physical_free + chunks.physical_unreleased;
   }
@@ -135,7 +135,7 @@ class PauseTest : public DriverContract {
     }
   }
   static DeviceMemory& device_of(Program& program) {
-    return *program.memory->served_devices().front();
+    return *program.memory->devices().all().front();
   }
 };
 

@@ -149,7 +149,7 @@ void MemoryStress::expect_it_adds_up(Common& common) {
     }
     const Size held = common.oracle.live_bytes(
         [&](const Block& block) { return block.device == device && block.by == By::Us; });
-    const ChunkCounters elsewhere = memory.device_memory(device)->store().spilled();
+    const ChunkCounters elsewhere = memory.devices().serve(device)->store().spilled();
     ASSERT_LE(elsewhere.physical_in_use + elsewhere.physical_free, spill());
     most_spilled_ = std::max(most_spilled_, elsewhere.physical_in_use);
     const auto info = memory.info({.free = card_, .total = card_});
@@ -257,7 +257,7 @@ void MemoryStress::run(std::uint64_t operations) {
     program.make_current(device);
     program.memory().make_room();
     EXPECT_EQ(program.memory().counters(device).physical_held(), 0U) << "device " << device;
-    ChunkStore& store = program.memory().device_memory(device)->store();
+    ChunkStore& store = program.memory().devices().serve(device)->store();
     store.reclaim_spilled(unlimited);
     EXPECT_EQ(store.spilled().physical_in_use + store.spilled().physical_free, 0U);
   }

@@ -66,14 +66,14 @@ TEST_F(MemoryTest, KeepsTheLimitAndSaysSo) {
 TEST_F(MemoryTest, TheLimitCountsNativeAllocations) {
   begin({.limit = SizeLimit::of_bytes(64 * MiB)});
   const NativeMemory::Name array{NativeMemory::Kind::Array, 1};
-  memory().took_natively(array, 40 * MiB);
+  memory().native().took(array, 40 * MiB);
   const auto told = memory().info({.free = 4 * GiB, .total = 8 * GiB});
   EXPECT_EQ(told.total, 64 * MiB);
   EXPECT_EQ(told.free, 24 * MiB);
   CUdeviceptr refused = 0;
   EXPECT_EQ(memory().allocate(&refused, 32 * MiB), Answer{CUDA_ERROR_OUT_OF_MEMORY});
   const CUdeviceptr small = given(16 * MiB);
-  memory().gives_back_natively(array);
+  memory().native().gives_back(array);
   const CUdeviceptr more = given(40 * MiB);
   EXPECT_EQ(memory().free(small), Answer{CUDA_SUCCESS});
   EXPECT_EQ(memory().free(more), Answer{CUDA_SUCCESS});
@@ -83,7 +83,7 @@ TEST_F(MemoryTest, CachedMemoryMakesWayForNativeAllocations) {
   begin({.limit = SizeLimit::of_bytes(64 * MiB)});
   EXPECT_EQ(memory().free(given(48 * MiB)), Answer{CUDA_SUCCESS});
   EXPECT_GE(memory().counters(0).physical_held(), 48 * MiB);
-  memory().took_natively({NativeMemory::Kind::Address, 1}, 40 * MiB);
+  memory().native().took({NativeMemory::Kind::Address, 1}, 40 * MiB);
   EXPECT_LE(memory().counters(0).physical_held(), 24 * MiB);
 }
 

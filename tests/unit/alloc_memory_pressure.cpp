@@ -82,7 +82,7 @@ TEST_F(MemoryUnderPressure, WaitsNoLongerForItsTurnThanForWork) {
   begin(Duration{50'000});
   CUdeviceptr held = 0;
   ASSERT_EQ(memory().allocate(&held, 24 * MiB), Answer{CUDA_SUCCESS});
-  PressureTurns::Turn of_another_thread{memory().device_memory(0)->turns()};
+  PressureTurns::Turn of_another_thread{memory().devices().serve(0)->turns()};
   ASSERT_TRUE(of_another_thread.take(0));
   CUdeviceptr wanted = 0;
   EXPECT_EQ(memory().allocate(&wanted, 16 * MiB), Answer{CUDA_ERROR_OUT_OF_MEMORY});

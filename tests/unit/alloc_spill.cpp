@@ -231,7 +231,7 @@ class MemorySpill : public DriverContract {
     return address;
   }
   Size spilled(int ordinal = 0) {
-    return memory_->device_memory(ordinal)->store().spilled().physical_in_use;
+    return memory_->devices().serve(ordinal)->store().spilled().physical_in_use;
   }
   cuvmm::MemoryInfo info() {
     cuvmm::MemoryInfo all;
@@ -270,7 +270,7 @@ TEST_F(MemorySpill, BothKindsOfMemoryGoBeyondTheLimit) {
     submission_epoch_.leave();
   }
   EXPECT_GE(spilled(), 36 * MiB);
-  EXPECT_LE(memory_->device_memory(0)->budget().committed_bytes(), limit);
+  EXPECT_LE(memory_->devices().serve(0)->budget().committed_bytes(), limit);
   for (const CUdeviceptr address : {blocking, ordered, more}) {
     EXPECT_EQ(read_word(address + 20 * MiB - 4), 0x01020304u);
   }
@@ -302,11 +302,11 @@ TEST_F(MemorySpill, ANeighboursMemoryCountsAgainstItsOwnLimit) {
   EXPECT_CUDA(driver().cuMemsetD32(second, 7, limit / 8));
   EXPECT_EQ(read_word(second + limit / 2 - 4), 7u);
   EXPECT_EQ(spilled(), limit / 2);
-  EXPECT_EQ(memory_->device_memory(1)->budget().committed_bytes(), limit / 2);
+  EXPECT_EQ(memory_->devices().serve(1)->budget().committed_bytes(), limit / 2);
   EXPECT_EQ(memory_->free(second), Answer{CUDA_SUCCESS});
   EXPECT_EQ(memory_->free(first), Answer{CUDA_SUCCESS});
-  EXPECT_EQ(memory_->device_memory(0)->store().reclaim_spilled(unlimited), limit / 2);
-  EXPECT_EQ(memory_->device_memory(1)->budget().committed_bytes(), 0u);
+  EXPECT_EQ(memory_->devices().serve(0)->store().reclaim_spilled(unlimited), limit / 2);
+  EXPECT_EQ(memory_->devices().serve(1)->budget().committed_bytes(), 0u);
 }
 
 // The neighbour's own allocations come first: free memory spilled to it is returned to it.
@@ -319,7 +319,7 @@ TEST_F(MemorySpill, ANeighbourUnderPressureGetsFreeSpilledMemoryBack) {
     EXPECT_EQ(ordered ? memory_->free_ordered(far, StreamName{}) : memory_->free(far),
               Answer{CUDA_SUCCESS});
     EXPECT_CUDA(synchronize());
-    EXPECT_EQ(memory_->device_memory(1)->budget().committed_bytes(), limit / 2);
+    EXPECT_EQ(memory_->devices().serve(1)->budget().committed_bytes(), limit / 2);
     const PrimaryContext there{1};
     const CUdeviceptr own = given(limit);
     EXPECT_EQ(memory_->free(own), Answer{CUDA_SUCCESS});

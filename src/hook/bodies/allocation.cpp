@@ -69,26 +69,26 @@ void count_natively(const Forward<call>& forward, CUresult answer, const CUdevic
                     Size size) {
   Serving* serving = forward.engine().serving();
   if (serving == nullptr || answer != CUDA_SUCCESS || given == nullptr) return;
-  serving->memory.took_natively({NativeMemory::Kind::Address, *given}, size);
+  serving->memory.native().took({NativeMemory::Kind::Address, *given}, size);
 }
 // A captured allocation belongs to a graph, and is not counted here.
 template <Call call>
 void count_natively(const Forward<call>& forward, CUresult answer, const CUdeviceptr* given,
                     Size size, CUstream stream) {
   Serving* serving = forward.engine().serving();
-  if (serving == nullptr || !serving->memory.counts_native_memory()) return;
+  if (serving == nullptr || !serving->memory.native().counts()) return;
   if (serving->memory.is_capturing(stream_name(forward, stream))) return;
   count_natively(forward, answer, given, size);
 }
 template <Call call, class Free>
 CUresult counted_free(const Forward<call>& forward, CUdeviceptr address, Free&& free) {
   Serving* serving = forward.engine().serving();
-  if (serving == nullptr || !serving->memory.counts_native_memory()) return free();
+  if (serving == nullptr || !serving->memory.native().counts()) return free();
   const NativeMemory::Name name{NativeMemory::Kind::Address, address};
-  const auto counted = serving->memory.gives_back_natively(name);
+  const auto counted = serving->memory.native().gives_back(name);
   const CUresult answer = free();
   if (answer != CUDA_SUCCESS && counted) {
-    serving->memory.took_natively(name, counted->size, counted->device);
+    serving->memory.native().took(name, counted->size, counted->device);
   }
   return answer;
 }

@@ -44,29 +44,30 @@ Size bytes_of_levels(CUDA_ARRAY3D_DESCRIPTOR level, unsigned count) {
 }
 
 template <Call call>
-Memory* memory_of(const Forward<call>& forward) {
+NativeMemory* native_memory(const Forward<call>& forward) {
   Serving* serving = forward.engine().serving();
-  return serving != nullptr && serving->memory.counts_native_memory() ? &serving->memory : nullptr;
+  return serving != nullptr && serving->memory.native().counts() ? &serving->memory.native()
+                                                                 : nullptr;
 }
 
 template <Call call>
 CUresult count_array(const Forward<call>& forward, CUresult answer, void* const* array,
                      Size bytes) {
-  Memory* memory = memory_of(forward);
+  NativeMemory* const memory = native_memory(forward);
   if (memory != nullptr && answer == CUDA_SUCCESS && bytes != 0) {
-    memory->took_natively(array_name(*array), bytes);
+    memory->took(array_name(*array), bytes);
   }
   return answer;
 }
 
 template <Call call, class Handle>
 CUresult end(const Forward<call>& forward, Handle handle, const NativeMemory::Name& name) {
-  Memory* memory = memory_of(forward);
+  NativeMemory* const memory = native_memory(forward);
   if (memory == nullptr) return forward(handle);
-  const auto counted = memory->gives_back_natively(name);
+  const auto counted = memory->gives_back(name);
   const CUresult answer = forward(handle);
   if (answer != CUDA_SUCCESS && counted) {
-    memory->took_natively(name, counted->size, counted->device);
+    memory->took(name, counted->size, counted->device);
   }
   return answer;
 }

@@ -114,7 +114,7 @@ CUVMM_HOOK(cuDeviceTotalMem_v2, size_t* bytes, CUdevice device) {
   const CUresult answer = forward(bytes, device);
   Serving* serving = forward.engine().serving();
   if (serving == nullptr || answer != CUDA_SUCCESS || bytes == nullptr) return answer;
-  const DeviceMemory* const memory = serving->memory.device_memory(device);
+  const DeviceMemory* const memory = serving->memory.devices().serve(device);
   if (memory != nullptr) *bytes = std::min<size_t>(*bytes, memory->limit());
   return answer;
 }
