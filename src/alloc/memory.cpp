@@ -7,7 +7,6 @@
 #include <shared_mutex>
 
 #include "alloc/out_of_memory.hpp"
-#include "alloc/quiesced_context.hpp"
 #include "base/log.hpp"
 #include "driver/current_context.hpp"
 
@@ -94,8 +93,8 @@ Answer Memory::allocate(CUdeviceptr* address, Size size, const GrowHint& grow_hi
   if (address == nullptr || size == 0 || dependencies_.captures.any()) return std::nullopt;
   if (context_is_lost_.load(std::memory_order_relaxed)) return std::nullopt;
   const CUcontext current = current_context(dependencies_.driver);
-  if (is_dead(current)) return std::nullopt;
-  ContextMemory* owner = current != nullptr ? context(current) : nullptr;
+  if (contexts_.is_dead(current)) return std::nullopt;
+  ContextMemory* owner = current != nullptr ? contexts_.serve(current) : nullptr;
   if (owner == nullptr) return std::nullopt;
   if (size > owner->device().memory()) return CUDA_ERROR_OUT_OF_MEMORY;
   MemoryPressure pressure{settings_.wait};
@@ -154,7 +153,7 @@ Answer Memory::allocate_ordered(CUdeviceptr* address, Size size, CUmemoryPool ha
 Answer Memory::allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size,
                              StreamState& stream) {
   if (pool == nullptr || context_is_lost_.load(std::memory_order_relaxed)) return std::nullopt;
-  if (is_dead(stream.context)) return std::nullopt;
+  if (contexts_.is_dead(stream.context)) return std::nullopt;
   DeviceMemory& device = pool->device();
   if (size > device.memory()) return CUDA_ERROR_OUT_OF_MEMORY;
   StreamClock::Operation operation{dependencies_.clock, stream,

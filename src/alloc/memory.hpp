@@ -3,24 +3,20 @@
 
 #include <array>
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "alloc/allocation_map.hpp"
-#include "alloc/context_memory.hpp"
 #include "alloc/lending.hpp"
+#include "alloc/live_move_policy.hpp"
 #include "alloc/native_memory.hpp"
 #include "alloc/pool_memory.hpp"
 #include "alloc/retired.hpp"
+#include "alloc/served_contexts.hpp"
 #include "alloc/served_devices.hpp"
 #include "driver/current_context.hpp"
-#include "stream/gate.hpp"
-#include "stream/stream_clock.hpp"
-#include "stream/submission_epoch.hpp"
 
 namespace cuvmm {
 
@@ -44,16 +40,7 @@ using Answer = std::optional<CUresult>;
 // program holds. Thread-safe.
 class Memory {
  public:
-  // What tracks the program's work. All of it must outlive the Memory.
-  struct Dependencies {
-    const Driver& driver;
-    StreamClock& clock;
-    Captures& captures;
-    Gate& gate;
-    SubmissionEpoch& submission_epoch;
-    // Whether we see every call that submits work.
-    std::function<bool()> sees_everything;
-  };
+  using Dependencies = MemoryDependencies;
   Memory(const Dependencies& dependencies, const MemorySettings& settings);
   ~Memory();
 
@@ -79,11 +66,7 @@ class Memory {
   // Of several concurrent attempts, exactly one succeeds.
   bool try_release(const AllocationMap::Found& found);
   bool sees_everything() const { return dependencies_.sees_everything(); }
-  // Whether memory may be registered by address, out of our sight, for transfers that bypass the
-  // driver (VMM_COMPACT).
-  bool may_be_registered_by_address() const;
-  // The same, as far as is known without examining every descriptor of the process.
-  bool is_known_to_register_by_address() const;
+  const LiveMovePolicy& live_moves() const { return policy_; }
   bool has_lost_a_context() const { return context_is_lost_.load(std::memory_order_relaxed); }
 
   // Finds the allocation of ours that contains the byte. The calling thread must be inside a call
@@ -107,19 +90,6 @@ class Memory {
   void unlist_opened(Allocation& record);
   // Waits until all work of the context is done, or returns the driver's error.
   Result<void> wait_for_work_of(CUcontext context);
-  // The access of all devices to the context's blocking memory.
-  AccessSet access_to(CUcontext context) const;
-
-  // Copies that use blocking memory of another context. False while the process has one context,
-  // whose memory no other context can name.
-  bool has_several_contexts() const {
-    return has_several_contexts_.load(std::memory_order_relaxed);
-  }
-  // Gives these devices access to the memory of the allocation's context, as far as they can reach
-  // it.
-  void let_reach(const AllocationFacts& held, const AccessSet& devices);
-  // Whether the current context may use the allocation for more than copies.
-  bool may_use(const AllocationFacts& held) const;
 
   // SYNC_MEMOPS: copies and sets of the allocation must be complete when their calls return.
   void set_sync_memops(CUdeviceptr address, bool on);
@@ -158,18 +128,8 @@ class Memory {
   void pool_ended(CUmemoryPool handle);
   void current_pool_changed();
 
-  // Contexts. The driver answers for a handle that has ended, until a new context has that handle.
-  void context_began(CUcontext context);
-  void context_ended(CUcontext context);
-  // Notes the context through which a green context is used. The driver serves its memory, counts
-  // it as memory of the device's primary context, and keeps it when the green context ends.
-  void green_context_began(CUgreenCtx green, CUcontext context);
-  // nullptr if the program has not asked for one.
-  CUcontext context_of(CUgreenCtx green) const;
-  // Grant or revoke access to memory of `of` for the device of `by`. May be called before or after
-  // the driver's call.
-  Result<void> peer_access_begins(CUcontext by, CUcontext of);
-  void peer_access_ends(CUcontext by, CUcontext of);
+  ServedContexts& contexts() { return contexts_; }
+  const ServedContexts& contexts() const { return contexts_; }
 
   // The chunks behind what the program holds on a device. A chunk that blocks share is listed for
   // each of them.
@@ -177,11 +137,6 @@ class Memory {
   // Begins the eviction of all memory of the device that we serve (alloc/eviction_set.hpp). No call
   // and no work of the program may be in flight.
   void begin_eviction(int ordinal, EvictionSet& evicted);
-  // Any context that can be used for copies on the device; nullptr if none is known.
-  CUcontext some_context_on(int ordinal) const;
-  // Waits for all work of all contexts: each may use memory of any other, because the driver copies
-  // between contexts without their permission. Returns false if work remains at `until`.
-  bool wait_for_everything(std::uint64_t until);
   // Memory that is mapped for the device, unallocated, and resident elsewhere.
   Size spilled_free_on(int ordinal) const;
 
@@ -202,29 +157,18 @@ class Memory {
   std::size_t retired_count() const { return retired_.count(); }
 
  private:
-  class QuiescedContext;  // the Quiescence of a context
   class DeviceCompactor;
-  struct ServedContext;
 
   struct PoolsOfDevice {
     std::unique_ptr<Compactor> compactor;  // of its stream-ordered memory; from the first pool on
     std::atomic<PoolMemory*> current{nullptr};
     std::atomic<bool> current_is_known{false};
   };
-  struct PeerAccess {
-    CUcontext by;  // nullptr: not enabled by the program, but needed by its copies
-    CUcontext of;
-    int device;  // of `by`
-  };
-
-  ContextMemory* context(CUcontext handle);
   PoolMemory* current_pool(int device);
   Compactor* compactor_of(int device) const;
   PoolMemory* make_pool(CUmemoryPool handle, int ordinal);
   void settle_ended_pools();
   int device_of_default_pool(CUmemoryPool handle) const;
-  AccessSet access_to(CUcontext context, int device) const;
-
   // Finds only memory that is still served.
   std::optional<AllocationMap::Found> find_holder(CUdeviceptr address) const;
 
@@ -252,14 +196,9 @@ class Memory {
   Result<void> wait_for_work_of(ContextMemory& context);
   CUresult wait_for_the_current_context();
   CUresult free_as_the_driver_does();
-  bool is_dead(CUcontext context) const;
-  bool may_move_live_memory() const;
   Size mapped_free_on(int device) const;
-  void note_context(CUcontext handle);
-  // Call `visit(const ContextMemory&)` or `visit(const PoolMemory&)`. Pools include those that have
-  // ended, since their memory lives on.
-  template <class Visit>
-  void for_each_context(int device, Visit visit) const;
+  // Calls `visit(PoolMemory&)` for each pool of the device, including those that have ended, since
+  // their memory lives on.
   template <class Visit>
   void for_each_pool(int device, Visit visit) const;
 
@@ -273,14 +212,8 @@ class Memory {
   ServedDevices devices_{dependencies_.driver, settings_};
   NativeMemory native_{dependencies_.driver, settings_, devices_};
 
-  mutable SharedLock contexts_lock_{LockOrder::Contexts};  // guards what follows
-  std::unordered_map<CUcontext, std::unique_ptr<ServedContext>> contexts_;
-  std::unordered_map<CUgreenCtx, CUcontext> green_contexts_;
-  std::unordered_set<CUcontext> dead_;
-  std::atomic<std::size_t> dead_count_{0};
-  std::vector<PeerAccess> peer_access_;
-  CUcontext only_context_ = nullptr;               // meaningless once there were several at a time
-  std::atomic<bool> has_several_contexts_{false};  // written under the lock
+  LiveMovePolicy policy_{dependencies_, settings_.compact};
+  ServedContexts contexts_{{dependencies_, policy_, devices_, lending_, retired_}};
 
   mutable SharedLock pools_lock_{LockOrder::Pools};                      // guards what follows
   std::unordered_map<CUmemoryPool, std::unique_ptr<PoolMemory>> pools_;  // from the first use on

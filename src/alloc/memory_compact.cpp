@@ -2,6 +2,7 @@
 // Memory: moving live stream-ordered memory, while no work runs.
 #include "alloc/device_compactor.hpp"
 #include "alloc/memory_visits.hpp"
+#include "alloc/quiesced_context.hpp"
 #include "base/log.hpp"
 #include "driver/current_context.hpp"
 
@@ -35,7 +36,7 @@ Memory::DeviceCompactor::Shared Memory::DeviceCompactor::share(Size wanted,
 
 // Stops the program only if that can yield enough, and not again soon after it was in vain.
 bool Memory::DeviceCompactor::make_room(Size missing, std::uint64_t until) {
-  if (!memory_.may_move_live_memory() || memory_.dependencies_.captures.any()) return false;
+  if (!memory_.policy_.may_move() || memory_.dependencies_.captures.any()) return false;
   constexpr std::uint64_t rest = 8;  // times as long as the attempt
   const std::uint64_t began = now_ns();
   if (began < not_before_.load(std::memory_order_relaxed)) return false;
@@ -48,7 +49,7 @@ bool Memory::DeviceCompactor::make_room(Size missing, std::uint64_t until) {
     const std::uint64_t now = now_ns();
     not_before_.store(now + (now - began) * rest, std::memory_order_relaxed);
   };
-  QuiescedContext quiescence{memory_, context};
+  QuiescedContext quiescence{memory_.dependencies_, memory_.policy_, context};
   if (!quiescence.begin(until)) {
     rest_a_while();
     return false;

@@ -43,7 +43,7 @@ Answer Memory::free(CUdeviceptr address) {
     if (refusal != CUDA_SUCCESS && refusal != CUDA_ERROR_OUT_OF_MEMORY) return refusal;
   }
   const CUcontext current = current_context(dependencies_.driver);
-  if (current == nullptr || is_dead(current)) return std::nullopt;
+  if (current == nullptr || contexts_.is_dead(current)) return std::nullopt;
   // The driver does not wait here either: the program is done with the memory.
   if (!try_release(*found)) return CUDA_ERROR_INVALID_VALUE;
   auto* const pool = found->facts.pool_memory();

@@ -7,7 +7,6 @@
 
 #include "alloc/device_compactor.hpp"
 #include "alloc/memory.hpp"
-#include "alloc/quiesced_context.hpp"
 #include "base/log.hpp"
 
 namespace cuvmm {

@@ -6,18 +6,8 @@
 #include <shared_mutex>
 
 #include "alloc/memory.hpp"
-#include "alloc/quiesced_context.hpp"
 
 namespace cuvmm {
-
-template <class Visit>
-void Memory::for_each_context(int ordinal, Visit visit) const {
-  const Reading reading{contexts_lock_};
-  for (const auto& [handle, served] : contexts_) {
-    ContextMemory* const memory = served->memory.get();
-    if (memory != nullptr && memory->device().ordinal() == ordinal) visit(*memory);
-  }
-}
 
 template <class Visit>
 void Memory::for_each_pool(int ordinal, Visit visit) const {

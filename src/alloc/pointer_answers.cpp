@@ -36,7 +36,7 @@ std::optional<PointerAnswer> answer_as_device_memory(const Memory& memory,
       return number(1);
     // Other devices may or may not reach it. Access for copies alone does not count.
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-      if (!memory.may_use(held)) {
+      if (!memory.contexts().may_use(held)) {
         return PointerAnswer{.width = sizeof(CUdeviceptr), .answer = CUDA_ERROR_INVALID_VALUE};
       }
       if (!memory.is_of_current_device(held)) return std::nullopt;

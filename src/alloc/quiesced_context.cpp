@@ -3,30 +3,15 @@
 
 #include <utility>
 
-#include "alloc/peer_dma_detection.hpp"
-
 namespace cuvmm {
 
-bool Memory::may_move_live_memory() const {
-  if (settings_.compact == Compact::Off || !dependencies_.sees_everything()) return false;
-  return !may_be_registered_by_address();
-}
-
-bool Memory::may_be_registered_by_address() const {
-  return settings_.compact != Compact::On && holds_device_by_address();
-}
-
-bool Memory::is_known_to_register_by_address() const {
-  return settings_.compact != Compact::On && still_holds_device_by_address();
-}
-
-bool Memory::QuiescedContext::begin(std::uint64_t until) {
-  if (!memory_.may_move_live_memory()) return false;
-  Gate& gate = memory_.dependencies_.gate;
+bool QuiescedContext::begin(std::uint64_t until) {
+  if (!policy_.may_move()) return false;
+  Gate& gate = dependencies_.gate;
   if (!gate.close(until)) return false;
-  if (memory_.wait_for_everything(until)) {
-    relaxed_.emplace(memory_.dependencies_.driver);
-    in_context_.emplace(memory_.dependencies_.driver, context_);
+  if (dependencies_.clock.wait_for_everything(until)) {
+    relaxed_.emplace(dependencies_.driver);
+    in_context_.emplace(dependencies_.driver, context_);
     if (in_context_->ok()) return true;
     in_context_.reset();
     relaxed_.reset();
@@ -35,8 +20,8 @@ bool Memory::QuiescedContext::begin(std::uint64_t until) {
   return false;
 }
 
-CopyBy Memory::QuiescedContext::copy_by() {
-  const Driver& driver = memory_.dependencies_.driver;
+CopyBy QuiescedContext::copy_by() {
+  const Driver& driver = dependencies_.driver;
   if (stream_ == nullptr &&
       driver.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
     stream_ = nullptr;  // use the legacy stream instead
@@ -46,17 +31,17 @@ CopyBy Memory::QuiescedContext::copy_by() {
   return {.stream = stream_, .device = device};
 }
 
-void Memory::QuiescedContext::end_stream() {
+void QuiescedContext::end_stream() {
   const CUstream stream = std::exchange(stream_, nullptr);
   if (stream == nullptr) return;
-  const InContext in_context{memory_.dependencies_.driver, context_};
-  if (in_context.ok()) memory_.dependencies_.driver.cuStreamDestroy(stream);
+  const InContext in_context{dependencies_.driver, context_};
+  if (in_context.ok()) dependencies_.driver.cuStreamDestroy(stream);
 }
 
-void Memory::QuiescedContext::end() {
+void QuiescedContext::end() {
   in_context_.reset();
   relaxed_.reset();
-  memory_.dependencies_.gate.open();
+  dependencies_.gate.open();
 }
 
 }  // namespace cuvmm

@@ -3,16 +3,20 @@
 
 #include <optional>
 
-#include "alloc/memory.hpp"
+#include "alloc/live_move_policy.hpp"
+#include "alloc/windows/quiescence.hpp"
 #include "driver/current_context.hpp"
 
 namespace cuvmm {
 
 // A period in which live memory of one context may move: no thread submits work, and all work that
 // could touch the memory is done.
-class Memory::QuiescedContext final : public Quiescence {
+class QuiescedContext final : public Quiescence {
  public:
-  QuiescedContext(Memory& memory, CUcontext context) : memory_(memory), context_(context) {}
+  // Both must outlive this object.
+  QuiescedContext(const MemoryDependencies& dependencies, const LiveMovePolicy& policy,
+                  CUcontext context)
+      : dependencies_(dependencies), policy_(policy), context_(context) {}
   ~QuiescedContext() override { end_stream(); }
   QuiescedContext(const QuiescedContext&) = delete;
   QuiescedContext& operator=(const QuiescedContext&) = delete;
@@ -29,18 +33,13 @@ class Memory::QuiescedContext final : public Quiescence {
   void context_ended() { stream_ = nullptr; }
 
  private:
-  Memory& memory_;
+  const MemoryDependencies& dependencies_;
+  const LiveMovePolicy& policy_;
   const CUcontext context_;
   CUstream stream_ = nullptr;  // for copies; created for the first one
   // Of the thread that closed the gate; only one thread at a time can.
   std::optional<RelaxedCapture> relaxed_;
   std::optional<InContext> in_context_;
-};
-
-struct Memory::ServedContext {
-  ServedContext(Memory& of, CUcontext context) : quiescence(of, context) {}
-  QuiescedContext quiescence;
-  std::unique_ptr<ContextMemory> memory;
 };
 
 }  // namespace cuvmm

@@ -84,7 +84,7 @@ void Tenancy::free_cache(LeasedBudget& budget, Size wanted) {
   const HookBypass bypass;
   const RelaxedCapture relaxed{engine_.driver()};
   const InContext in_context{engine_.driver(),
-                             engine_.serving()->memory.some_context_on(device->ordinal())};
+                             engine_.serving()->memory.contexts().any_on(device->ordinal())};
   device->store().reclaim(device->location(), wanted);
 }
 
@@ -115,7 +115,7 @@ bool Tenancy::is_idle() {
   if (!is_quiet || !busy.may_go_on() || engine_.serving() == nullptr) return false;
   const HookBypass bypass;
   const RelaxedCapture relaxed{engine_.driver()};
-  return engine_.serving()->memory.wait_for_everything(0);
+  return engine_.serving()->memory.clock().wait_for_everything(0);
 }
 
 Result<void> Tenancy::pause(Duration within, const Fellows& fellows) {

@@ -34,8 +34,8 @@ bool NamedCopy::may_name(CUdeviceptr address) {
   const ContextMemory* const owner = held->context_memory();
   const bool is_others = owner != nullptr && owner->context() != current_;
   if (is_others && traits_.is_submitted && stream_.is_legacy()) join_.add(owner->context());
-  if (traits_.is_set) return memory.may_use(*held);
-  memory.let_reach(*held, devices_);
+  if (traits_.is_set) return memory.contexts().may_use(*held);
+  memory.contexts().let_reach(*held, devices_);
   return true;
 }
 

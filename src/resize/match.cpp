@@ -91,7 +91,7 @@ std::optional<WhyRun> Resizer::doubt(const DeferredCopy& copy) const {
     return now && now->buffer_id == before.facts.buffer_id && now->pins == before.facts.pins;
   };
   if (!same(copy.to) || !same(copy.from)) return WhyRun::Changed;
-  if (dependencies_.memory.is_known_to_register_by_address()) return WhyRun::Shared;
+  if (dependencies_.memory.live_moves().is_known_to_register_by_address()) return WhyRun::Shared;
   return std::nullopt;
 }
 

@@ -249,7 +249,8 @@ Answer Resizer::elide() {
     const Undo open{[this] { dependencies_.gate.open(); }};
     why = doubt(copy);
     // Only here, once for each elision, since it examines every descriptor of the process.
-    if (!why && dependencies_.memory.may_be_registered_by_address()) why = WhyRun::Shared;
+    if (!why && dependencies_.memory.live_moves().may_be_registered_by_address())
+      why = WhyRun::Shared;
     if (!why && !dependencies_.memory.try_release(copy.from)) why = WhyRun::Changed;
     if (!why) {
       const auto moved = copy.owner->windows().transfer().transfer(

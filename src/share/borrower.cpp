@@ -86,7 +86,7 @@ Result<CUdeviceptr> Borrower::open(const IpcHandle& handle, CUcontext context) {
 // Runs without the lock, since the other process may take its time.
 Result<Borrower::Held> Borrower::bring(const IpcHandle& handle, CUcontext context) {
   const Deadline until = Deadline::after(patience_);
-  const AccessSet who = memory_.access_to(context);
+  const AccessSet who = memory_.contexts().access_to(context);
   if (who.is_none()) {
     return Error{.kind = ErrorKind::DriverFailed,
                  .driver_code = CUDA_ERROR_INVALID_CONTEXT,
@@ -202,7 +202,7 @@ void Borrower::context_ended(CUcontext context) {
 }
 
 Result<void> Borrower::access_changed(CUcontext context) {
-  const AccessSet who = memory_.access_to(context);
+  const AccessSet who = memory_.contexts().access_to(context);
   const Holding holding{lock_};
   for (auto& [key, opened] : all_) {
     if (key.context != context || opened.state != State::Open) continue;

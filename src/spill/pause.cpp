@@ -114,7 +114,7 @@ void Pauser::list_what_leaves(PauseReport& report) {
       one.home = device->location();
       one.exportable = device->exportable();
     }
-    const CUcontext context = program_.memory.some_context_on(ordinal);
+    const CUcontext context = program_.memory.contexts().any_on(ordinal);
     list_programs_chunks(ordinal, context, evicted);
     removals_.push_back(std::make_unique<DeviceSwapOut>(program_.driver, device, context,
                                                         std::move(evicted), begin));
@@ -298,7 +298,7 @@ bool Pauser::look_after_stock(Size ahead, Duration idle) {
   const Size wanted = std::min(ahead, expected_bytes());
   const int ordinal = first_device();
   if (ordinal < 0) return false;
-  const CUcontext context = program_.memory.some_context_on(ordinal);
+  const CUcontext context = program_.memory.contexts().any_on(ordinal);
   const RelaxedCapture relaxed{program_.driver};
   const InContext in_context{program_.driver, context};
   if (context == nullptr || !in_context.ok()) return false;

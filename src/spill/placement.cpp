@@ -175,7 +175,7 @@ Result<Migration::Moved> Placement::change(DeviceMemory& device, const BetterPla
   if (const char* const why = why_not_quiescible(program_)) {
     return Error{.kind = ErrorKind::NotSupported, .doing = placing, .subject = why};
   }
-  const CUcontext context = program_.memory.some_context_on(device.ordinal());
+  const CUcontext context = program_.memory.contexts().any_on(device.ordinal());
   if (context == nullptr) return Error::invalid(placing, "the device has no context");
   TRY(make_ready(device, places));
   const std::uint64_t began = now_ns();

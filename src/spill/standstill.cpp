@@ -70,7 +70,7 @@ const char* why_not_quiescible(const ProgramParts& program) {
   if (!program.memory.sees_everything()) {
     return "the program makes calls that cuvmm does not hook and cannot block";
   }
-  if (program.memory.may_be_registered_by_address()) {
+  if (program.memory.live_moves().may_be_registered_by_address()) {
     return "its memory may be registered for transfers past the driver";
   }
   return nullptr;
@@ -103,8 +103,8 @@ Result<void> hold_still(const ProgramParts& program, const char* doing, std::uin
   if (ended == Ended::Well) {
     what = "work in flight did not finish in time";
     ended = wait_in_parts(
-        [&](std::uint64_t until) { return program.memory.wait_for_everything(until); }, work_until,
-        is_wanted);
+        [&](std::uint64_t until) { return program.memory.clock().wait_for_everything(until); },
+        work_until, is_wanted);
   }
   if (ended == Ended::Well) return {};
   go_on(program);

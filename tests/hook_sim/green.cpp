@@ -45,9 +45,9 @@ TEST_F(GreenContext, HasMemoryThatTheDriverServes) {
 }
 
 TEST_F(GreenContext, IsForgottenWhenItIsDestroyed) {
-  EXPECT_EQ(memory().context_of(green_), context_);
+  EXPECT_EQ(memory().contexts().context_of(green_), context_);
   EXPECT_DONE(through_door<Call::cuGreenCtxDestroy>(green_));
-  EXPECT_EQ(memory().context_of(green_), nullptr);
+  EXPECT_EQ(memory().contexts().context_of(green_), nullptr);
   EXPECT_NE(through_door<Call::cuGreenCtxDestroy>(green_), CUDA_SUCCESS);
 }
 

@@ -124,7 +124,7 @@ TEST_F(PausedResize, AnEndingStreamRunsItsDeferredCopy) {
   ASSERT_DONE(through_door<Call::cuStreamDestroy_v2>(stream));
   EXPECT_FALSE(is_pending());
   Memory& memory = Engine::get()->serving()->memory;
-  ASSERT_TRUE(memory.wait_for_everything(now_ns() + in_ns(timeout)));
+  ASSERT_TRUE(memory.clock().wait_for_everything(now_ns() + in_ns(timeout)));
   // Behind cuvmm's back, and unordered with every stream: the copy has already read this memory.
   const GivenStream beside;
   const std::vector<std::uint32_t> other(block / 4, 9);

@@ -398,7 +398,7 @@ TEST_F(LegacyIpcTest, EndsWithTheContextThatItWasOpenedIn) {
   const CUdeviceptr elsewhere = world->open(handle);
   EXPECT_NE(opened, elsewhere);
   ASSERT_CUDA(own.destroy());
-  world->memory.context_ended(context);
+  world->memory.contexts().ended(context);
   world->ipc.context_ended(context);
   EXPECT_FALSE(world->memory.find(opened).has_value());
   expect_pattern(elsewhere, large, 41);

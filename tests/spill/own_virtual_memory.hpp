@@ -13,7 +13,7 @@ class OwnVirtualMemory {
   OwnVirtualMemory(Program& program, Size size) : program_(program), size_(size) {
     CUcontext context = nullptr;
     EXPECT_CUDA(driver().cuCtxGetCurrent(&context));
-    program.memory->context_began(context);
+    program.memory->contexts().began(context);
     EXPECT_CUDA(driver().cuMemAddressReserve(&address_, size, 0, 0, 0));
   }
   // Works with a driver that does not fail.

@@ -123,7 +123,7 @@ TEST_F(PauseTest, WorkOfAContextThatHasNoMemoryIsWaitedFor) {
   program.take_a_little_of_everything();
   CUcontext other = nullptr;
   ASSERT_CUDA(driver().cuCtxCreate_v3020(&other, 0, device()));
-  program.memory->context_began(other);
+  program.memory->contexts().began(other);
   std::atomic<bool> may_end{false};
   const auto wait = [](void* flag) {
     while (!*static_cast<std::atomic<bool>*>(flag)) {
@@ -135,11 +135,11 @@ TEST_F(PauseTest, WorkOfAContextThatHasNoMemoryIsWaitedFor) {
   ASSERT_CUDA(driver().cuCtxPopCurrent(&popped));
   const auto refused = program.pauser->pause(Duration{100'000}, Strict::No);
   EXPECT_FALSE(refused.ok());
-  EXPECT_FALSE(program.memory->wait_for_everything(now_ns()));
+  EXPECT_FALSE(program.memory->clock().wait_for_everything(now_ns()));
   may_end = true;
   ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
   ASSERT_DONE(program.pauser->resume(Partly::No));
-  program.memory->context_ended(other);
+  program.memory->contexts().ended(other);
   ASSERT_CUDA(driver().cuCtxDestroy(other));
   program.expect_intact();
   program.free_all();
@@ -150,13 +150,13 @@ TEST_F(PauseTest, WithoutAContextItIsRefusedAndTheProgramContinues) {
   Program program{driver(), {}};
   CUcontext own = nullptr;
   ASSERT_CUDA(driver().cuCtxCreate_v3020(&own, 0, device()));
-  program.memory->context_began(own);
+  program.memory->contexts().began(own);
   CUdeviceptr address = 0;
   ASSERT_EQ(program.memory->allocate_ordered(&address, 3 * MiB, StreamName{}),
             Answer{CUDA_SUCCESS});
   ASSERT_CUDA(driver().cuStreamSynchronize(nullptr));
   ASSERT_CUDA(driver().cuCtxDestroy(own));
-  program.memory->context_ended(own);
+  program.memory->contexts().ended(own);
   const auto refused = program.pauser->pause(timeout, Strict::No);
   ASSERT_FALSE(refused.ok());
   EXPECT_FALSE(program.pauser->is_paused());

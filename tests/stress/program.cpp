@@ -179,13 +179,13 @@ void Program::end_stream(CUstream stream) {
 CUcontext Program::make_context(int device) {
   CUcontext context = nullptr;
   GIVEN(driver().cuCtxCreate_v3020(&context, 0, device));
-  memory().context_began(context);
+  memory().contexts().began(context);
   return context;
 }
 
 void Program::end_context(CUcontext context) {
   GIVEN(driver().cuCtxDestroy(context));
-  memory().context_ended(context);
+  memory().contexts().ended(context);
 }
 
 CUmemoryPool Program::make_pool(int device) {

@@ -87,7 +87,7 @@ TEST_F(MemoryTest, OfAnEndedContextIsForgotten) {
     address = given(large);
     const CUcontext handle = own.get();
     GIVEN(own.destroy());
-    memory().context_ended(handle);
+    memory().contexts().ended(handle);
   }
   EXPECT_FALSE(memory().find(address));
   EXPECT_EQ(memory().free(address), std::nullopt);
@@ -101,7 +101,7 @@ TEST_F(MemoryTest, OfAnEndedContextIsForgotten) {
 void use_and_end_both(Memory& memory) {
   OwnContext own;
   const CUcontext context = own.get();
-  memory.context_began(context);
+  memory.contexts().began(context);
   CUdeviceptr address = 0;
   EXPECT_EQ(memory.allocate(&address, large), Answer{CUDA_SUCCESS});
   EXPECT_EQ(memory.allocate(&address, 1000), Answer{CUDA_SUCCESS});
@@ -117,7 +117,7 @@ void use_and_end_both(Memory& memory) {
   memory.pool_ended(pool);
   GIVEN(driver().cuMemPoolDestroy(pool));
   GIVEN(own.destroy());
-  memory.context_ended(context);
+  memory.contexts().ended(context);
 }
 
 TEST_F(MemoryTest, PoolsAndContextsThatComeAndGoLeaveNothingBehind) {
@@ -149,11 +149,11 @@ TEST_F(MemoryTest, PoolsAndContextsStayWhileAnotherThreadMayLookAtThem) {
 
 TEST_F(MemoryTest, AnEndedContextIsLeftToTheDriverUntilItBeginsAgain) {
   const CUcontext current = current_context(driver());
-  memory().context_ended(current);
+  memory().contexts().ended(current);
   CUdeviceptr address = 0;
   EXPECT_EQ(memory().allocate(&address, large), std::nullopt);
   EXPECT_EQ(memory().allocate_ordered(&address, large, StreamName{}), std::nullopt);
-  memory().context_began(current);
+  memory().contexts().began(current);
   EXPECT_EQ(memory().free(given(large)), Answer{CUDA_SUCCESS});
 }
 

@@ -38,37 +38,37 @@ class MemoryReach : public MemoryTest {
 
 TEST_F(MemoryReach, IsGrantedOnceADeviceCopies) {
   EXPECT_FALSE(device_1_has_access());
-  memory().let_reach(facts(), AccessSet::of(0).with(1));
+  memory().contexts().let_reach(facts(), AccessSet::of(0).with(1));
   EXPECT_TRUE(device_1_has_access());
-  EXPECT_FALSE(memory().may_use(facts())) << "copies alone may";
+  EXPECT_FALSE(memory().contexts().may_use(facts())) << "copies alone may";
   faulty.forget_calls();
-  memory().let_reach(facts(), AccessSet::of(1));
+  memory().contexts().let_reach(facts(), AccessSet::of(1));
   EXPECT_EQ(faulty.count_of("cuMemSetAccess"), 0U) << "it has it";
 }
 
 TEST_F(MemoryTest, AContextWithoutMemoryOfItsOwnMayNameAnothers) {
-  EXPECT_FALSE(memory().has_several_contexts());
+  EXPECT_FALSE(memory().contexts().has_several());
   given(held_bytes);
-  memory().context_began(primary());
-  EXPECT_FALSE(memory().has_several_contexts());
+  memory().contexts().began(primary());
+  EXPECT_FALSE(memory().contexts().has_several());
   const auto other = reinterpret_cast<CUcontext>(0x1000);
-  memory().context_began(other);
-  EXPECT_TRUE(memory().has_several_contexts());
-  memory().context_ended(other);
+  memory().contexts().began(other);
+  EXPECT_TRUE(memory().contexts().has_several());
+  memory().contexts().ended(other);
 }
 
 TEST_F(MemoryReach, OutlivesPeerAccessThatTheProgramEnds) {
-  memory().let_reach(facts(), AccessSet::of(1));
+  memory().contexts().let_reach(facts(), AccessSet::of(1));
   const CUcontext by = there_->get();
-  ASSERT_TRUE(memory().peer_access_begins(by, primary()).ok());
-  EXPECT_TRUE(memory().may_use(facts()));
-  memory().peer_access_ends(by, primary());
-  EXPECT_FALSE(memory().may_use(facts()));
+  ASSERT_TRUE(memory().contexts().peer_access_begins(by, primary()).ok());
+  EXPECT_TRUE(memory().contexts().may_use(facts()));
+  memory().contexts().peer_access_ends(by, primary());
+  EXPECT_FALSE(memory().contexts().may_use(facts()));
   EXPECT_TRUE(device_1_has_access());
 }
 
 TEST_F(MemoryReach, LaterAllocationsAreReachedToo) {
-  memory().let_reach(facts(), AccessSet::of(1));
+  memory().contexts().let_reach(facts(), AccessSet::of(1));
   GIVEN(driver().cuCtxPushCurrent(primary()));
   here_ = given(held_bytes);
   CUcontext popped = nullptr;
@@ -78,11 +78,11 @@ TEST_F(MemoryReach, LaterAllocationsAreReachedToo) {
 
 TEST_F(MemoryReach, ARefusedGrantIsTriedAgain) {
   faulty.fail_call(Call::cuMemSetAccess, 1, CUDA_ERROR_UNKNOWN);
-  memory().let_reach(facts(), AccessSet::of(1));
+  memory().contexts().let_reach(facts(), AccessSet::of(1));
   EXPECT_EQ(faulty.faults(), 1U);
   EXPECT_FALSE(device_1_has_access());
   faulty.stop_failing();
-  memory().let_reach(facts(), AccessSet::of(1));
+  memory().contexts().let_reach(facts(), AccessSet::of(1));
   EXPECT_TRUE(device_1_has_access());
   EXPECT_EQ(memory().violation(), std::nullopt);
 }

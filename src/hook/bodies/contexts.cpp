@@ -11,7 +11,7 @@ CUresult begin(const Forward<call>& forward, CUresult answer, const CUcontext* c
   if (answer != CUDA_SUCCESS || context == nullptr) return answer;
   forward.engine().ending_contexts().wait_until_ended(*context);
   if (Serving* serving = forward.engine().serving()) {
-    serving->memory.context_began(*context);
+    serving->memory.contexts().began(*context);
     if (Resizer* const resizer = serving->resizer()) resizer->context_began(*context);
   }
   return answer;
@@ -23,7 +23,7 @@ void end(const Forward<call>& forward, CUcontext context) {
   Serving* serving = forward.engine().serving();
   if (serving != nullptr) {
     if (Resizer* const resizer = serving->resizer()) resizer->context_ended(context);
-    serving->memory.context_ended(context);
+    serving->memory.contexts().ended(context);
     serving->ipc.context_ended(context);
   }
   forward.engine().scheduling().context_ended(context);
@@ -116,13 +116,14 @@ CUVMM_HOOK(cuCtxFromGreenCtx, CUcontext* context, CUgreenCtx green) {
   const CUresult answer = begin(forward, forward(context, green), context);
   Serving* serving = forward.engine().serving();
   if (serving != nullptr && answer == CUDA_SUCCESS) {
-    serving->memory.green_context_began(green, *context);
+    serving->memory.contexts().green_context_began(green, *context);
   }
   return answer;
 }
 CUVMM_HOOK(cuGreenCtxDestroy, CUgreenCtx green) {
   Serving* serving = forward.engine().serving();
-  const CUcontext context = serving != nullptr ? serving->memory.context_of(green) : nullptr;
+  const CUcontext context =
+      serving != nullptr ? serving->memory.contexts().context_of(green) : nullptr;
   if (context == nullptr) return forward(green);
   return end_by(forward, context, green, &if_granted);
 }
@@ -155,10 +156,10 @@ CUVMM_HOOK(cuCtxEnablePeerAccess, CUcontext peer, unsigned flags) {
   if (serving == nullptr || answer != CUDA_SUCCESS) return answer;
   const Driver& driver = forward.engine().driver();
   const CUcontext current = current_context(driver);
-  const auto begun = serving->memory.peer_access_begins(current, peer);
+  const auto begun = serving->memory.contexts().peer_access_begins(current, peer);
   const auto opened = begun.ok() ? serving->ipc.access_changed(peer) : begun;
   if (opened.ok()) return answer;
-  if (begun.ok()) serving->memory.peer_access_ends(current, peer);
+  if (begun.ok()) serving->memory.contexts().peer_access_ends(current, peer);
   driver.cuCtxDisablePeerAccess(peer);
   return to_cuda(opened.error());
 }
@@ -167,7 +168,7 @@ CUVMM_HOOK(cuCtxDisablePeerAccess, CUcontext peer) {
   const CUresult answer = forward(peer);
   Serving* serving = forward.engine().serving();
   if (serving != nullptr && answer == CUDA_SUCCESS) {
-    serving->memory.peer_access_ends(current_context(forward.engine().driver()), peer);
+    serving->memory.contexts().peer_access_ends(current_context(forward.engine().driver()), peer);
     const auto taken = serving->ipc.access_changed(peer);
     if (!taken.ok()) CUVMM_LOG(Warning, "%s", taken.error().text().c_str());
   }

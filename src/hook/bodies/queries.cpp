@@ -126,7 +126,7 @@ CUVMM_HOOK(cuMemGetAddressRange_v2, CUdeviceptr* start, size_t* size, CUdevicept
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   // The driver does not find another device's blocking memory without peer access (measured).
   if (is_past_requested_size(*held, address) ||
-      !forward.engine().serving()->memory.may_use(*held)) {
+      !forward.engine().serving()->memory.contexts().may_use(*held)) {
     return CUDA_ERROR_NOT_FOUND;
   }
   if (start != nullptr) *start = held->address;

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory: copies that cross devices without peer access.
+// ServedContexts: copies that cross devices without peer access. Every copy between contexts asks,
+// so this is built for speed.
 #include <algorithm>
 #include <mutex>
 #include <shared_mutex>
 
-#include "alloc/memory.hpp"
-#include "alloc/quiesced_context.hpp"
+#include "alloc/served_contexts.hpp"
 #include "base/log.hpp"
+#include "driver/current_context.hpp"
 
 namespace cuvmm {
 
-void Memory::let_reach(const AllocationFacts& held, const AccessSet& devices) {
+void ServedContexts::let_reach(const AllocationFacts& held, const AccessSet& devices) {
   const ContextMemory* const owner = held.context_memory();
   if (owner == nullptr) return;
   const AccessSet before = owner->access();
   if ((before | devices) == before) return;
-  const Writing writing{contexts_lock_};
+  const Writing writing{lock_};
   const auto found = contexts_.find(owner->context());
   if (found == contexts_.end() || found->second->memory.get() != owner) return;
   for (int device = 0; device < AccessSet::most_devices; ++device) {
     if (devices.of_device(device) == Access::None) continue;
     if (before.of_device(device) != Access::None) continue;
     int can = 0;
-    if (dependencies_.driver.cuDeviceCanAccessPeer(&can, device, held.device) != CUDA_SUCCESS)
-      continue;
+    if (driver_.cuDeviceCanAccessPeer(&can, device, held.device) != CUDA_SUCCESS) continue;
     if (can == 0) continue;
     peer_access_.push_back({.by = nullptr, .of = owner->context(), .device = device});
     const auto given = found->second->memory->set_access(access_to(owner->context(), held.device));
@@ -35,12 +35,12 @@ void Memory::let_reach(const AllocationFacts& held, const AccessSet& devices) {
 
 // For memory that is not blocking, and while the process has one context, the driver knows as much
 // as we do.
-bool Memory::may_use(const AllocationFacts& held) const {
+bool ServedContexts::may_use(const AllocationFacts& held) const {
   const ContextMemory* const owner = held.context_memory();
-  if (owner == nullptr || !has_several_contexts()) return true;
-  const int device = current_device(dependencies_.driver);
+  if (owner == nullptr || !has_several()) return true;
+  const int device = current_device(driver_);
   if (device == held.device) return true;
-  const Reading reading{contexts_lock_};
+  const Reading reading{lock_};
   return std::any_of(peer_access_.begin(), peer_access_.end(), [&](const PeerAccess& access) {
     return access.of == owner->context() && access.by != nullptr && access.device == device;
   });

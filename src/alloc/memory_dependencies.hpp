@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+
+#include "stream/gate.hpp"
+#include "stream/stream_clock.hpp"
+#include "stream/submission_epoch.hpp"
+
+namespace cuvmm {
+
+// What tracks the program's work. All of it must outlive the memory that depends on it.
+struct MemoryDependencies {
+  const Driver& driver;
+  StreamClock& clock;
+  Captures& captures;
+  Gate& gate;
+  SubmissionEpoch& submission_epoch;
+  // Whether we see every call that submits work.
+  std::function<bool()> sees_everything;
+};
+
+}  // namespace cuvmm
