@@ -1,15 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "alloc/memory.hpp"
+#include <atomic>
+
+#include "alloc/arena/compactor.hpp"
+#include "alloc/live_move_policy.hpp"
+#include "vmm/copy_bytes.hpp"
 
 namespace cuvmm {
 
+class ServedPools;
+
 // Moves live stream-ordered memory of a device, of all its pools, for a request that would
 // otherwise be refused.
-class Memory::DeviceCompactor final : public Compactor {
+class DeviceCompactor final : public Compactor {
  public:
-  DeviceCompactor(Memory& memory, int device) : memory_(memory), device_(device) {}
+  // All must outlive this object.
+  DeviceCompactor(const ServedPools& pools, const MemoryDependencies& dependencies,
+                  const LiveMovePolicy& policy, int device)
+      : pools_(pools), dependencies_(dependencies), policy_(policy), device_(device) {}
 
   bool make_room(Size missing, std::uint64_t until) override;
 
@@ -21,7 +30,9 @@ class Memory::DeviceCompactor final : public Compactor {
   };
   Shared share(Size wanted, const CopyBy& copy) const;
 
-  Memory& memory_;
+  const ServedPools& pools_;
+  const MemoryDependencies& dependencies_;
+  const LiveMovePolicy& policy_;
   const int device_;
   std::atomic<std::uint64_t> not_before_{0};  // in now_ns()
 };

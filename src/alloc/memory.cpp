@@ -85,7 +85,7 @@ bool Memory::compact(const DeviceMemory& device, Size wanted, std::uint64_t unti
   if (settings_.compact != Compact::All) return false;
   const Size room = std::min(wanted, device.budget().available());
   if (room >= wanted) return false;
-  Compactor* const compactor = compactor_of(device.ordinal());
+  Compactor* const compactor = pools_.compactor_of(device.ordinal());
   return compactor != nullptr && compactor->make_room(wanted - room, until);
 }
 
@@ -139,7 +139,7 @@ Answer Memory::allocate_ordered(CUdeviceptr* address, Size size, StreamName stre
   if (address == nullptr || size == 0 || is_capturing(stream)) return std::nullopt;
   StreamState* state = dependencies_.clock.table().find(stream);
   if (state == nullptr) return std::nullopt;
-  return allocate_from(current_pool(state->device), address, size, *state);
+  return allocate_from(pools_.serve_current(state->device), address, size, *state);
 }
 
 Answer Memory::allocate_ordered(CUdeviceptr* address, Size size, CUmemoryPool handle,
@@ -147,7 +147,7 @@ Answer Memory::allocate_ordered(CUdeviceptr* address, Size size, CUmemoryPool ha
   if (address == nullptr || size == 0 || is_capturing(stream)) return std::nullopt;
   StreamState* state = dependencies_.clock.table().find(stream);
   if (state == nullptr) return std::nullopt;
-  return allocate_from(pool(handle), address, size, *state);
+  return allocate_from(pools_.serve(handle), address, size, *state);
 }
 
 Answer Memory::allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size,

@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <memory>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "alloc/allocation_map.hpp"
 #include "alloc/lending.hpp"
 #include "alloc/live_move_policy.hpp"
 #include "alloc/native_memory.hpp"
-#include "alloc/pool_memory.hpp"
 #include "alloc/retired.hpp"
 #include "alloc/served_contexts.hpp"
 #include "alloc/served_devices.hpp"
+#include "alloc/served_pools.hpp"
 #include "driver/current_context.hpp"
 
 namespace cuvmm {
@@ -122,12 +120,7 @@ class Memory {
   // VMM_CACHE.
   void program_waited();
 
-  // Pools. nullptr if the driver serves the pool.
-  PoolMemory* pool(CUmemoryPool handle);
-  void pool_created(CUmemoryPool handle, const CUmemPoolProps& properties);
-  void pool_ended(CUmemoryPool handle);
-  void current_pool_changed();
-
+  ServedPools& pools() { return pools_; }
   ServedContexts& contexts() { return contexts_; }
   const ServedContexts& contexts() const { return contexts_; }
 
@@ -157,18 +150,6 @@ class Memory {
   std::size_t retired_count() const { return retired_.count(); }
 
  private:
-  class DeviceCompactor;
-
-  struct PoolsOfDevice {
-    std::unique_ptr<Compactor> compactor;  // of its stream-ordered memory; from the first pool on
-    std::atomic<PoolMemory*> current{nullptr};
-    std::atomic<bool> current_is_known{false};
-  };
-  PoolMemory* current_pool(int device);
-  Compactor* compactor_of(int device) const;
-  PoolMemory* make_pool(CUmemoryPool handle, int ordinal);
-  void settle_ended_pools();
-  int device_of_default_pool(CUmemoryPool handle) const;
   // Finds only memory that is still served.
   std::optional<AllocationMap::Found> find_holder(CUdeviceptr address) const;
 
@@ -197,10 +178,6 @@ class Memory {
   CUresult wait_for_the_current_context();
   CUresult free_as_the_driver_does();
   Size mapped_free_on(int device) const;
-  // Calls `visit(PoolMemory&)` for each pool of the device, including those that have ended, since
-  // their memory lives on.
-  template <class Visit>
-  void for_each_pool(int device, Visit visit) const;
 
   const Dependencies dependencies_;
   MemorySettings settings_;  // immutable after construction
@@ -215,13 +192,7 @@ class Memory {
   LiveMovePolicy policy_{dependencies_, settings_.compact};
   ServedContexts contexts_{{dependencies_, policy_, devices_, lending_, retired_}};
 
-  mutable SharedLock pools_lock_{LockOrder::Pools};                      // guards what follows
-  std::unordered_map<CUmemoryPool, std::unique_ptr<PoolMemory>> pools_;  // from the first use on
-  std::unordered_map<CUmemoryPool, int>
-      created_pools_;  // those that we serve, and the device of each
-  std::vector<std::unique_ptr<PoolMemory>> ended_pools_;  // may still hold memory
-  std::array<PoolsOfDevice, AccessSet::most_devices> pools_of_devices_;
-  std::atomic<std::uint64_t> pool_changes_{0};  // written under the lock
+  ServedPools pools_{{dependencies_, settings_, policy_, devices_, retired_}};
 
   Retired retired_;  // contexts, and pools whose addresses are gone
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory: everything that a device holds.
 #include <algorithm>
-#include <mutex>
-#include <shared_mutex>
 
-#include "alloc/memory_visits.hpp"
+#include "alloc/memory.hpp"
 
 namespace cuvmm {
 
@@ -12,7 +10,7 @@ Size Memory::mapped_free_on(int ordinal) const {
   Size bytes = 0;
   const auto add = [&](const auto& memory) { bytes += memory.mapped_free(); };
   contexts_.for_each(ordinal, add);
-  for_each_pool(ordinal, add);
+  pools_.for_each(ordinal, add);
   return bytes;
 }
 
@@ -20,7 +18,7 @@ Size Memory::spilled_free_on(int ordinal) const {
   Size bytes = 0;
   const auto add = [&](const auto& memory) { bytes += memory.spilled_free(); };
   contexts_.for_each(ordinal, add);
-  for_each_pool(ordinal, add);
+  pools_.for_each(ordinal, add);
   return bytes;
 }
 
@@ -30,7 +28,7 @@ Size Memory::release_on(const DeviceMemory& device, Size wanted) {
     if (gone < wanted) gone += memory.release(wanted - gone);
   };
   contexts_.for_each(device.ordinal(), released);
-  for_each_pool(device.ordinal(), released);
+  pools_.for_each(device.ordinal(), released);
   return gone;
 }
 
@@ -47,10 +45,7 @@ void Memory::bound_cache(DeviceMemory& device) {
 
 void Memory::tell_trace() const {
   if (!contexts_.tell_trace()) return;
-  const Writing alone{pools_lock_, std::try_to_lock};
-  if (!alone.owns_lock()) return;
-  for (const auto& [handle, pool] : pools_) pool->tell_trace();
-  for (const auto& pool : ended_pools_) pool->tell_trace();
+  pools_.tell_trace();
 }
 
 MemoryCounters Memory::counters(int ordinal) const {
@@ -61,7 +56,7 @@ MemoryCounters Memory::counters(int ordinal) const {
     counters.requested_live += memory.requested();
     counters.moved += memory.moved();
   });
-  for_each_pool(ordinal, [&](const PoolMemory& pool) {
+  pools_.for_each(ordinal, [&](const PoolMemory& pool) {
     counters.requested_live += pool.used();
     counters.moved += pool.moved();
   });
@@ -75,7 +70,7 @@ std::vector<RegionUse> Memory::regions(int ordinal) const {
   std::vector<RegionUse> all;
   const auto add = [&](const RegionUse& use) { all.push_back(use); };
   contexts_.for_each(ordinal, [&](const ContextMemory& memory) { memory.for_each_region(add); });
-  for_each_pool(ordinal, [&](const PoolMemory& pool) { pool.for_each_region(add); });
+  pools_.for_each(ordinal, [&](const PoolMemory& pool) { pool.for_each_region(add); });
   return all;
 }
 
@@ -93,6 +88,12 @@ std::optional<MemoryInfo> Memory::info_of(const Lessor::Uuid& uuid, const Memory
                                         : device->info(seen, mapped_free_on(device->ordinal()));
   }
   return {};
+}
+
+void Memory::program_waited() {
+  pools_.program_waited();
+  if (settings_.cache.is_none()) return;
+  for (DeviceMemory* const device : devices_.all()) bound_cache(*device);
 }
 
 bool Memory::make_room() {
@@ -118,12 +119,7 @@ Size Memory::reclaim_from_others(const DeviceMemory& device, Size wanted) {
 
 InvariantViolation Memory::violation() const {
   if (auto violation = contexts_.violation()) return violation;
-  {
-    const Reading reading{pools_lock_};
-    for (const auto& [handle, pool] : pools_) {
-      if (auto violation = pool->violation()) return violation;
-    }
-  }
+  if (auto violation = pools_.violation()) return violation;
   for (const DeviceMemory* const device : devices_.all()) {
     if (auto violation = device->store().violation()) return violation;
   }

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory: everything that a device holds, for eviction and restoring.
-#include <mutex>
-#include <shared_mutex>
-
 #include "alloc/eviction_set.hpp"
-#include "alloc/memory_visits.hpp"
+#include "alloc/memory.hpp"
 
 namespace cuvmm {
 
@@ -12,14 +9,14 @@ std::vector<HeldChunk> Memory::held_on(int ordinal) const {
   std::vector<HeldChunk> held;
   const auto list = [&](const auto& memory) { memory.list_held(held); };
   contexts_.for_each(ordinal, list);
-  for_each_pool(ordinal, list);
+  pools_.for_each(ordinal, list);
   return held;
 }
 
 void Memory::begin_eviction(int ordinal, EvictionSet& evicted) {
   const auto begin = [&](auto& memory) { memory.begin_eviction(evicted); };
   contexts_.for_each(ordinal, begin);
-  for_each_pool(ordinal, begin);
+  pools_.for_each(ordinal, begin);
 }
 
 }  // namespace cuvmm

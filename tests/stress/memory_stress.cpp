@@ -143,7 +143,7 @@ void MemoryStress::expect_it_adds_up(Common& common) {
             block.pool != nullptr ? block.pool : common.program.default_pool(block.device);
         return block.kind == Kind::Ordered && block.by == By::Us && of == handle;
       });
-      const PoolMemory* const ours = memory.pool(handle);
+      const PoolMemory* const ours = memory.pools().serve(handle);
       ASSERT_NE(ours, nullptr);
       ASSERT_EQ(ours->used(), held) << "pool " << pool << " of device " << device;
     }

@@ -35,9 +35,9 @@ Program::Program(const MemorySettings& settings) {
     // Served before the first fault is injected: memory that cannot be set up would stay the
     // driver's.
     make_current(device);
-    GIVEN(memory_->pool(made.default_pool) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN);
+    GIVEN(memory_->pools().serve(made.default_pool) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN);
     for (CUmemoryPool pool : made.pools) {
-      GIVEN(memory_->pool(pool) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN);
+      GIVEN(memory_->pools().serve(pool) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN);
     }
   }
 }
@@ -194,18 +194,18 @@ CUmemoryPool Program::make_pool(int device) {
   properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
   CUmemoryPool pool = nullptr;
   GIVEN(driver().cuMemPoolCreate(&pool, &properties));
-  memory().pool_created(pool, properties);
+  memory().pools().created(pool, properties);
   return pool;
 }
 
 void Program::end_pool(CUmemoryPool pool) {
   GIVEN(driver().cuMemPoolDestroy(pool));
-  memory().pool_ended(pool);
+  memory().pools().ended(pool);
 }
 
 void Program::trim(CUmemoryPool pool, Size keep) {
   GIVEN(driver().cuMemPoolTrimTo(pool, keep));
-  if (PoolMemory* ours = memory().pool(pool)) ours->trim(keep);
+  if (PoolMemory* ours = memory().pools().serve(pool)) ours->trim(keep);
 }
 
 CUresult Program::begin_capture(CUstream stream, CUstreamCaptureMode mode) {

@@ -21,7 +21,7 @@ TEST_F(MemoryTest, KeepsNoMoreThanItIsToldTo) {
   EXPECT_EQ(memory().free_ordered(ordered, StreamName{}), Answer{CUDA_SUCCESS});
   EXPECT_CUDA(synchronize());
   EXPECT_GE(memory().counters(0).physical_held(), 32 * MiB) << "until it is told to trim";
-  memory().pool(standard)->trim(0);
+  memory().pools().serve(standard)->trim(0);
   EXPECT_LE(memory().counters(0).physical_held(), 8 * MiB);
 }
 
@@ -29,7 +29,7 @@ TEST_F(MemoryTest, KeepsNoMoreThanItIsToldTo) {
 TEST_F(MemoryTest, WithoutOpportunisticReuseAPoolStillReleasesCompletedFrees) {
   CUmemoryPool standard = nullptr;
   GIVEN(driver().cuDeviceGetDefaultMemPool(&standard, 0));
-  memory().pool(standard)->order().allow_opportunistic(false);
+  memory().pools().serve(standard)->order().allow_opportunistic(false);
   const GivenStream stream;
   const StreamName name{.handle = stream};
   CUdeviceptr address = 0;
@@ -51,7 +51,7 @@ TEST_F(MemoryTest, UnderPressureOneStreamFollowsAnother) {
     begin({.limit = SizeLimit::of_bytes(64 * MiB), .wait = Duration{20'000}});
     CUmemoryPool standard = nullptr;
     GIVEN(driver().cuDeviceGetDefaultMemPool(&standard, 0));
-    memory().pool(standard)->order().add_dependencies(may_follow);
+    memory().pools().serve(standard)->order().add_dependencies(may_follow);
     const GivenStream first;
     const GivenStream second;
     const StreamName one{.handle = first};
@@ -110,11 +110,11 @@ void use_and_end_both(Memory& memory) {
   properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
   CUmemoryPool pool = nullptr;
   GIVEN(driver().cuMemPoolCreate(&pool, &properties));
-  memory.pool_created(pool, properties);
+  memory.pools().created(pool, properties);
   EXPECT_EQ(memory.allocate_ordered(&address, large, pool, StreamName{}), Answer{CUDA_SUCCESS});
   EXPECT_EQ(memory.free_ordered(address, StreamName{}), Answer{CUDA_SUCCESS});
   GIVEN(synchronize());
-  memory.pool_ended(pool);
+  memory.pools().ended(pool);
   GIVEN(driver().cuMemPoolDestroy(pool));
   GIVEN(own.destroy());
   memory.contexts().ended(context);

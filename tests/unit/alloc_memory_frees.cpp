@@ -70,7 +70,7 @@ TEST_F(MemoryTest, AnAllocationThatItsStreamRefusesDoesNotCountAsUsed) {
   faulty.stop_failing();
   CUmemoryPool pool = nullptr;
   ASSERT_CUDA(driver().cuDeviceGetDefaultMemPool(&pool, 0));
-  EXPECT_EQ(memory().pool(pool)->used(), 0U);
+  EXPECT_EQ(memory().pools().serve(pool)->used(), 0U);
 }
 
 // A capture that has just begun must not be broken by a wait that the driver's own free would not

@@ -68,7 +68,7 @@ TEST_F(MemoryUnderPressure, WaitsForAThreadThatIsReleasing) {
   EXPECT_CUDA(driver().cuDeviceGetDefaultMemPool(&handle, 0));
 
   unmapping_has_begun = false;
-  std::thread lets_go{[&] { memory().pool(handle)->trim(14 * MiB); }};
+  std::thread lets_go{[&] { memory().pools().serve(handle)->trim(14 * MiB); }};
   while (!unmapping_has_begun) std::this_thread::yield();
   CUdeviceptr wanted = 0;
   EXPECT_EQ(memory().allocate(&wanted, 16 * MiB), Answer{CUDA_SUCCESS})

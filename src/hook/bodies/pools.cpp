@@ -9,14 +9,14 @@ namespace {
 template <Call call>
 PoolMemory* ours(const Forward<call>& forward, CUmemoryPool pool) {
   Serving* serving = forward.engine().serving();
-  return serving != nullptr ? serving->memory.pool(pool) : nullptr;
+  return serving != nullptr ? serving->memory.pools().serve(pool) : nullptr;
 }
 
 template <Call call>
 CUresult change_current(const Forward<call>& forward, auto... arguments) {
   const CUresult answer = forward(arguments...);
   Serving* serving = forward.engine().serving();
-  if (serving != nullptr && answer == CUDA_SUCCESS) serving->memory.current_pool_changed();
+  if (serving != nullptr && answer == CUDA_SUCCESS) serving->memory.pools().current_changed();
   return answer;
 }
 
@@ -41,14 +41,14 @@ CUVMM_HOOK(cuMemPoolCreate, CUmemoryPool* pool, const CUmemPoolProps* properties
   const CUresult answer = forward(pool, properties);
   Serving* serving = forward.engine().serving();
   if (serving != nullptr && answer == CUDA_SUCCESS)
-    serving->memory.pool_created(*pool, *properties);
+    serving->memory.pools().created(*pool, *properties);
   return answer;
 }
 
 CUVMM_HOOK(cuMemPoolDestroy, CUmemoryPool pool) {
   const CUresult answer = forward(pool);
   Serving* serving = forward.engine().serving();
-  if (serving != nullptr && answer == CUDA_SUCCESS) serving->memory.pool_ended(pool);
+  if (serving != nullptr && answer == CUDA_SUCCESS) serving->memory.pools().ended(pool);
   return answer;
 }
 

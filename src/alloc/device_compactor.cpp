@@ -1,26 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory: moving live stream-ordered memory, while no work runs.
 #include "alloc/device_compactor.hpp"
-#include "alloc/memory_visits.hpp"
+
 #include "alloc/quiesced_context.hpp"
+#include "alloc/served_pools.hpp"
 #include "base/log.hpp"
 #include "driver/current_context.hpp"
 
 namespace cuvmm {
 
-Size Memory::DeviceCompactor::could_share(Size wanted) const {
+Size DeviceCompactor::could_share(Size wanted) const {
   Size could = 0;
-  memory_.for_each_pool(device_, [&](PoolMemory& pool) {
+  pools_.for_each(device_, [&](PoolMemory& pool) {
     if (could < wanted) could += pool.could_share(wanted - could);
   });
   return could;
 }
 
-Memory::DeviceCompactor::Shared Memory::DeviceCompactor::share(Size wanted,
-                                                               const CopyBy& copy) const {
+DeviceCompactor::Shared DeviceCompactor::share(Size wanted, const CopyBy& copy) const {
   Shared shared;
   Size& freed = shared.freed;
-  memory_.for_each_pool(device_, [&](PoolMemory& pool) {
+  pools_.for_each(device_, [&](PoolMemory& pool) {
     if (freed >= wanted) return;
     const Result<Size> more = pool.share(wanted - freed, copy);
     if (more.ok()) {
@@ -35,21 +34,21 @@ Memory::DeviceCompactor::Shared Memory::DeviceCompactor::share(Size wanted,
 }
 
 // Stops the program only if that can yield enough, and not again soon after it was in vain.
-bool Memory::DeviceCompactor::make_room(Size missing, std::uint64_t until) {
-  if (!memory_.policy_.may_move() || memory_.dependencies_.captures.any()) return false;
+bool DeviceCompactor::make_room(Size missing, std::uint64_t until) {
+  if (!policy_.may_move() || dependencies_.captures.any()) return false;
   constexpr std::uint64_t rest = 8;  // times as long as the attempt
   const std::uint64_t began = now_ns();
   if (began < not_before_.load(std::memory_order_relaxed)) return false;
   if (could_share(missing) < missing) return false;
   // Another context might end during the copies.
-  const Driver& driver = memory_.dependencies_.driver;
+  const Driver& driver = dependencies_.driver;
   const CUcontext context = current_context(driver);
   if (context == nullptr || device_of(driver, context) != device_) return false;
   const auto rest_a_while = [&] {
     const std::uint64_t now = now_ns();
     not_before_.store(now + (now - began) * rest, std::memory_order_relaxed);
   };
-  QuiescedContext quiescence{memory_.dependencies_, memory_.policy_, context};
+  QuiescedContext quiescence{dependencies_, policy_, context};
   if (!quiescence.begin(until)) {
     rest_a_while();
     return false;
