@@ -1,23 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory: allocating.
+// Memory: allocating, and what the program sees as free.
 #include "alloc/memory.hpp"
-
-#include <algorithm>
-#include <mutex>
-#include <shared_mutex>
 
 #include "alloc/out_of_memory.hpp"
 #include "base/log.hpp"
 #include "driver/current_context.hpp"
 
 namespace cuvmm {
-namespace {
-
-bool lacks_memory(const Result<Allocation*>& made) {
-  return !made.ok() && made.error().kind == ErrorKind::OutOfMemory;
-}
-
-}  // namespace
 
 Memory::Memory(const Dependencies& dependencies, const MemorySettings& settings)
     : dependencies_(dependencies), settings_(settings) {
@@ -42,51 +31,8 @@ Answer Memory::refuse(Error error, Size asked, const DeviceMemory& device,
     return std::nullopt;
   }
   if (error.tried != 0) pressure.tried.stand_in(error);
-  report_out_of_memory(error, asked, device, mapped_free_on(device.ordinal()));
+  report_out_of_memory(error, asked, device, holdings_.mapped_free(device.ordinal()));
   return CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-// Holds no lock of an arena or of windows, so it may wait for those locks, which a reclaim may not.
-template <class Attempt>
-Result<Allocation*> Memory::retry_under_pressure(DeviceMemory& device, Size size,
-                                                 MemoryPressure& pressure, Compacts compacts,
-                                                 Attempt attempt) {
-  constexpr int most_attempts = 16;  // other threads may be faster each time
-  const std::uint64_t until = pressure.until();
-  const bool is_leased = device.budget().lessor() != nullptr;
-  const std::uint64_t longest =
-      is_leased ? std::max(until, pressure.until(settings_.node_wait)) : until;
-  const Size wanted = round_up(size, device.granule());
-  PressureTurns::Turn turn{device.turns()};
-  for (int attempts = 1;; ++attempts) {
-    // Without a turn only what others have released meanwhile can help.
-    if (!turn.take(longest)) return attempt();
-    pressure.tried.add(ReclaimSteps::OtherOwners);
-    const bool some_work_ended = dependencies_.clock.wait_for_frees(device.ordinal(), until);
-    Size released = release_on(device, wanted);
-    if (released < wanted) released += reclaim_from_others(device, wanted - released);
-    Result<Allocation*> made = attempt();
-    if (!lacks_memory(made)) return made;
-    if (attempts == 1 && compacts == Compacts::Here && compact(device, wanted, until)) continue;
-    if (attempts == most_attempts || now_ns() >= longest) return made;
-    if (some_work_ended || released != 0) continue;
-    turn.give_back();
-    if (is_leased) pressure.tried.add(ReclaimSteps::Lease);
-    // An extra granule, for a block that does not end at a chunk boundary.
-    const bool has_more =
-        device.budget().wait_for_more(wanted + device.granule(), until, longest) ||
-        device.budget().wait_for_more(wanted, until, longest);
-    if (!has_more) return made;
-  }
-}
-
-// Moves live stream-ordered memory for a request of another kind.
-bool Memory::compact(const DeviceMemory& device, Size wanted, std::uint64_t until) {
-  if (settings_.compact != Compact::All) return false;
-  const Size room = std::min(wanted, device.budget().available());
-  if (room >= wanted) return false;
-  Compactor* const compactor = pools_.compactor_of(device.ordinal());
-  return compactor != nullptr && compactor->make_room(wanted - room, until);
 }
 
 Answer Memory::allocate(CUdeviceptr* address, Size size, const GrowHint& grow_hint) {
@@ -100,8 +46,8 @@ Answer Memory::allocate(CUdeviceptr* address, Size size, const GrowHint& grow_hi
   MemoryPressure pressure{settings_.wait};
   const auto attempt = [&] { return owner->allocate(size, grow_hint, pressure); };
   auto made = attempt();
-  if (lacks_memory(made)) {
-    made = retry_under_pressure(owner->device(), size, pressure, Compacts::Here, attempt);
+  if (DeviceReclaim::may_help(made)) {
+    made = reclaim_.retry(owner->device(), size, pressure, DeviceReclaim::Compacts::Here, attempt);
   }
   if (!made.ok()) return refuse(made.error(), size, owner->device(), pressure);
   give(**made, address,
@@ -161,8 +107,8 @@ Answer Memory::allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size,
   MemoryPressure pressure{settings_.wait};
   const auto attempt = [&] { return pool->allocate(size, stream.id, pressure); };
   auto made = attempt();
-  if (lacks_memory(made)) {
-    made = retry_under_pressure(device, size, pressure, Compacts::InAttempt, attempt);
+  if (DeviceReclaim::may_help(made)) {
+    made = reclaim_.retry(device, size, pressure, DeviceReclaim::Compacts::InAttempt, attempt);
   }
   if (!made.ok()) return refuse(made.error(), size, device, pressure);
   if (PoolMemory::is_behind_others(**made)) {
@@ -178,6 +124,23 @@ Answer Memory::allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size,
         .served = Served::StreamOrdered,
         .device = static_cast<std::int16_t>(device.ordinal())});
   return CUDA_SUCCESS;
+}
+
+MemoryInfo Memory::info(const MemoryInfo& of_the_driver) {
+  const int ordinal = current_device(dependencies_.driver);
+  const DeviceMemory* const memory = devices_.serve(ordinal);
+  if (memory == nullptr) return of_the_driver;
+  return memory->info(of_the_driver, holdings_.mapped_free(ordinal));
+}
+
+std::optional<MemoryInfo> Memory::info_of(const Lessor::Uuid& uuid, const MemoryInfo& seen) const {
+  for (const DeviceMemory* const device : devices_.all()) {
+    if (device->uuid() != uuid) continue;
+    return device->limit() == unlimited
+               ? seen
+               : device->info(seen, holdings_.mapped_free(device->ordinal()));
+  }
+  return {};
 }
 
 }  // namespace cuvmm

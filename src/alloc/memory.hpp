@@ -4,31 +4,16 @@
 #include <atomic>
 #include <memory>
 #include <optional>
-#include <vector>
 
 #include "alloc/allocation_map.hpp"
+#include "alloc/device_reclaim.hpp"
 #include "alloc/lending.hpp"
 #include "alloc/live_move_policy.hpp"
 #include "alloc/native_memory.hpp"
 #include "alloc/retired.hpp"
-#include "alloc/served_contexts.hpp"
-#include "alloc/served_devices.hpp"
-#include "alloc/served_pools.hpp"
 #include "driver/current_context.hpp"
 
 namespace cuvmm {
-
-// A snapshot of one device.
-struct MemoryCounters {
-  Size requested_live = 0;  // requested by the program and still held
-  Size mapped_free = 0;     // mapped by arenas and windows, but unallocated
-  Size native = 0;          // taken from the driver natively; 0 without a limit
-  ChunkCounters chunks;
-  Moved moved;
-  Size physical_held() const {
-    return chunks.physical_in_use + chunks.physical_free + chunks.physical_unreleased;
-  }
-};
 
 // The answer to the program; nullopt if the driver must handle the call.
 using Answer = std::optional<CUresult>;
@@ -93,12 +78,9 @@ class Memory {
   void set_sync_memops(CUdeviceptr address, bool on);
   bool has_sync_memops() const { return sync_memops_.load(std::memory_order_relaxed) != 0; }
 
-  MemoryCounters counters(int device) const;
-  // The state of all contexts and pools of the device, including those that have ended.
-  std::vector<RegionUse> regions(int device) const;
-  // Records in the trace what each arena and the windows hold. For a process that is exiting: waits
-  // for no lock.
-  void tell_trace() const;
+  const DeviceHoldings& holdings() const { return holdings_; }
+  MemoryCounters counters(int device) const { return holdings_.counters(device); }
+  InvariantViolation violation() const { return holdings_.violation(); }
 
   // The program's view of the memory of the current context's device, given the driver's.
   MemoryInfo info(const MemoryInfo& of_the_driver);
@@ -114,24 +96,18 @@ class Memory {
 
   // For a forwarded call that failed because the driver has no memory left. Returns true if memory
   // was released to the driver, so that a retry is worthwhile.
-  bool make_room();
+  bool make_room() { return reclaim_.make_room(); }
 
   // Call after the program has waited for work: applies the pools' release thresholds and
   // VMM_CACHE.
-  void program_waited();
+  void program_waited() {
+    pools_.program_waited();
+    reclaim_.bound_caches();
+  }
 
   ServedPools& pools() { return pools_; }
   ServedContexts& contexts() { return contexts_; }
   const ServedContexts& contexts() const { return contexts_; }
-
-  // The chunks behind what the program holds on a device. A chunk that blocks share is listed for
-  // each of them.
-  std::vector<HeldChunk> held_on(int ordinal) const;
-  // Begins the eviction of all memory of the device that we serve (alloc/eviction_set.hpp). No call
-  // and no work of the program may be in flight.
-  void begin_eviction(int ordinal, EvictionSet& evicted);
-  // Memory that is mapped for the device, unallocated, and resident elsewhere.
-  Size spilled_free_on(int ordinal) const;
 
   // The budget for host memory that pauses and spilling pin.
   const std::shared_ptr<LeasedBudget>& host_budget() const { return settings_.host; }
@@ -145,7 +121,6 @@ class Memory {
 
   StreamClock& clock() { return dependencies_.clock; }
 
-  InvariantViolation violation() const;
   // The number of ended pools and contexts that other threads may still be using.
   std::size_t retired_count() const { return retired_.count(); }
 
@@ -154,19 +129,6 @@ class Memory {
   std::optional<AllocationMap::Found> find_holder(CUdeviceptr address) const;
 
   void give(Allocation& allocation, CUdeviceptr* address, const Allocation::Holding& holding);
-  // Retries while others release memory: what one kind of memory caches, or pending work still
-  // uses, may be what another kind lacks.
-  // Whether it also moves live stream-ordered memory, or the attempt does.
-  enum class Compacts : std::uint8_t { Here, InAttempt };
-  template <class Attempt>
-  Result<Allocation*> retry_under_pressure(DeviceMemory& device, Size size,
-                                           MemoryPressure& pressure, Compacts compacts,
-                                           Attempt attempt);
-  bool compact(const DeviceMemory& device, Size wanted, std::uint64_t until);
-  Size reclaim_from_others(const DeviceMemory& device, Size wanted);
-  Size release_on(const DeviceMemory& device, Size wanted);
-  // Releases what the device caches beyond VMM_CACHE and no work uses any longer.
-  void bound_cache(DeviceMemory& device);
   Answer refuse(Error error, Size asked, const DeviceMemory& device,
                 const MemoryPressure& pressure);
   Answer allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size, StreamState& stream);
@@ -177,7 +139,6 @@ class Memory {
   Result<void> wait_for_work_of(ContextMemory& context);
   CUresult wait_for_the_current_context();
   CUresult free_as_the_driver_does();
-  Size mapped_free_on(int device) const;
 
   const Dependencies dependencies_;
   MemorySettings settings_;  // immutable after construction
@@ -193,6 +154,8 @@ class Memory {
   ServedContexts contexts_{{dependencies_, policy_, devices_, lending_, retired_}};
 
   ServedPools pools_{{dependencies_, settings_, policy_, devices_, retired_}};
+  const DeviceHoldings holdings_{devices_, contexts_, pools_};
+  DeviceReclaim reclaim_{{dependencies_, settings_, devices_, pools_, holdings_}};
 
   Retired retired_;  // contexts, and pools whose addresses are gone
 

@@ -20,7 +20,7 @@ bool is_about_capture(CUresult answer) {
 CUresult Memory::free_as_the_driver_does() {
   CUdeviceptr probe = 0;
   CUresult answer = dependencies_.driver.cuMemAlloc(&probe, 1);
-  if (answer == CUDA_ERROR_OUT_OF_MEMORY && make_room()) {
+  if (answer == CUDA_ERROR_OUT_OF_MEMORY && reclaim_.make_room()) {
     answer = dependencies_.driver.cuMemAlloc(&probe, 1);
   }
   if (answer != CUDA_SUCCESS) return answer;
@@ -52,7 +52,7 @@ Answer Memory::free(CUdeviceptr address) {
     state->frees_memory_of(found->facts.device);
   }
   pool->free(*found->allocation, dependencies_.clock.ticket_of_allocation(allocated_on));
-  bound_cache(pool->device());
+  reclaim_.bound_cache(pool->device());
   return CUDA_SUCCESS;
 }
 
@@ -95,7 +95,7 @@ void Memory::end_blocking(const AllocationMap::Found& found, const FreeTicket& t
   if (was_lent && !lending_.end(found.facts.buffer_id, ticket)) return;
   auto& owner = *found.facts.context_memory();
   owner.free_after(*found.allocation, ticket);
-  bound_cache(owner.device());
+  reclaim_.bound_cache(owner.device());
 }
 
 Answer Memory::free_now(const AllocationMap::Found& found) {

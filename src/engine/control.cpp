@@ -195,7 +195,7 @@ Duration Control::run_upkeep() {
   const std::uint64_t began = now_us();
   bool has_more = pauser_.look_after_stock(ahead_bytes(), idle_);
   for (DeviceMemory* device : memory_.devices().all()) {
-    const Size mapped = memory_.spilled_free_on(device->ordinal());
+    const Size mapped = memory_.holdings().spilled_free(device->ordinal());
     has_more |= spill_ahead_.step(*device, mapped, now_ns());
   }
   // The driver pins under a lock that the program's calls need too, so rest for as long.

@@ -33,7 +33,8 @@ void warn_of(const Options& options) {
 
 void tell_trace_of_memory() {
   Engine* const engine = Engine::running();
-  if (engine != nullptr && engine->serving() != nullptr) engine->serving()->memory.tell_trace();
+  if (engine != nullptr && engine->serving() != nullptr)
+    engine->serving()->memory.holdings().tell_trace();
 }
 
 // The driver ends with the process.

@@ -73,7 +73,7 @@ share::RegionFigures figures_of(const RegionUse& use, int device) {
 void add_regions(Figures& figures, const Memory& memory) {
   std::vector<share::RegionFigures> all;
   for (const DeviceMemory* device : memory.devices().all()) {
-    for (const RegionUse& use : memory.regions(device->ordinal())) {
+    for (const RegionUse& use : memory.holdings().regions(device->ordinal())) {
       if (use.held != 0) all.push_back(figures_of(use, device->ordinal()));
     }
   }

@@ -107,7 +107,7 @@ void Pauser::list_what_leaves(PauseReport& report) {
     const auto found = std::find_if(served.begin(), served.end(),
                                     [&](const auto* one) { return one->ordinal() == ordinal; });
     DeviceMemory* const device = found != served.end() ? *found : nullptr;
-    if (device != nullptr) program_.memory.begin_eviction(ordinal, evicted);
+    if (device != nullptr) program_.memory.holdings().begin_eviction(ordinal, evicted);
     for (EvictedChunk& one : evicted.chunks) {
       // The last resume brought it back only as far as the host.
       if (device == nullptr || !one.home.is_host()) continue;

@@ -63,7 +63,7 @@ Size Placement::room_near(DeviceMemory& device) const {
 
 // Lists the memory held on the device, and has its uses recorded from now on.
 std::vector<HeldChunk> Placement::take_stock(Seen& seen, const DeviceMemory& device) {
-  std::vector<HeldChunk> held = program_.memory.held_on(device.ordinal());
+  std::vector<HeldChunk> held = program_.memory.holdings().chunks(device.ordinal());
   for (const HeldChunk& one : held) uses_.cover(one.blocks, one.blocks_size);
   seen.stays.look(held, uses_.now());
   return held;
@@ -104,7 +104,7 @@ Placement::Attention Placement::step(DeviceMemory& device, std::uint64_t now) {
     seen.cold = find_cold(seen, device, unlimited).out;
     seen.cold_at = now;
   }
-  if (spilled <= program_.memory.spilled_free_on(device.ordinal())) {
+  if (spilled <= program_.memory.holdings().spilled_free(device.ordinal())) {
     tallies_[static_cast<std::size_t>(device.ordinal())].hot.store(0);
     if (is_leased) return Attention::Uses;
     if (!is_nearly_full(device)) return Attention::None;
@@ -187,7 +187,7 @@ Result<Migration::Moved> Placement::change(DeviceMemory& device, const BetterPla
     EvictionSet evicted{
         .wants = [&](const Chunk& chunk) { return places.change.contains(chunk.handle()); },
         .cached = EvictionSet::Cached::Stays};
-    program_.memory.begin_eviction(device.ordinal(), evicted);
+    program_.memory.holdings().begin_eviction(device.ordinal(), evicted);
     auto migration = std::make_unique<Migration>(program_.driver, device, std::move(evicted));
     moved = migration->make();
     Tally& tally = tallies_[static_cast<std::size_t>(device.ordinal())];

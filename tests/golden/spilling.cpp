@@ -58,7 +58,7 @@ TEST_F(Sequences, SpilledMemoryChangesPlaces) {
   const auto given = [](const Driver& with) { return std::make_unique<Spilled>(with); };
   const auto act = [](Spilled& world) {
     BetterPlaces all;
-    for (const HeldChunk& one : world.program.memory->held_on(0)) {
+    for (const HeldChunk& one : world.program.memory->holdings().chunks(0)) {
       if (!all.change.insert(one.chunk).second) continue;
       (residency(one.where, 0) == Residency::Near ? all.out : all.in) += one.size;
     }

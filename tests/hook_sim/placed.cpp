@@ -40,7 +40,7 @@ class PlacedByUse : public ::testing::Test {
   }
   static Size bytes_near(CUdeviceptr address) {
     Size near = 0;
-    for (const HeldChunk& one : Engine::get()->serving()->memory.held_on(0)) {
+    for (const HeldChunk& one : Engine::get()->serving()->memory.holdings().chunks(0)) {
       const bool is_ours = one.address >= address && one.address < address + block;
       if (is_ours && residency(one.where, 0) == Residency::Near) near += one.size;
     }

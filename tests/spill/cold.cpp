@@ -22,7 +22,7 @@ class WillingLessor final : public Lessor {
 class ColdMemoryOfAProgram : public PauseTest {
  protected:
   bool lies_near(CUdeviceptr address) const {
-    for (const HeldChunk& one : program->memory->held_on(0)) {
+    for (const HeldChunk& one : program->memory->holdings().chunks(0)) {
       if (address >= one.address && address < one.address + one.size) {
         return residency(one.where, 0) == Residency::Near;
       }

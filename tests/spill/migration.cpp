@@ -30,20 +30,20 @@ class MigrationTest : public PauseTest {
   }
   static Size spilled(Program& program) {
     const ChunkCounters counters = device_of(program).store().spilled();
-    return counters.physical_in_use - program.memory->spilled_free_on(0);
+    return counters.physical_in_use - program.memory->holdings().spilled_free(0);
   }
   // The chunks that the program holds and for which `wants(HeldChunk)` is true.
   template <class Wants>
   static BetterPlaces places(const Program& program, Wants wants) {
     BetterPlaces chosen;
-    for (const HeldChunk& one : program.memory->held_on(0)) {
+    for (const HeldChunk& one : program.memory->holdings().chunks(0)) {
       if (!wants(one) || !chosen.change.insert(one.chunk).second) continue;
       (residency(one.where, 0) == Residency::Near ? chosen.out : chosen.in) += one.size;
     }
     return chosen;
   }
   static bool lies_near(const Program& program, CUdeviceptr address) {
-    for (const HeldChunk& one : program.memory->held_on(0)) {
+    for (const HeldChunk& one : program.memory->holdings().chunks(0)) {
       if (address >= one.address && address < one.address + one.size) {
         return residency(one.where, 0) == Residency::Near;
       }

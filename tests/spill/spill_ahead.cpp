@@ -19,7 +19,7 @@ class SpillAheadTest : public PauseTest {
   }
   static bool look(SpillAhead& ahead, Program& program, std::uint64_t now) {
     const int device = device_of(program).ordinal();
-    return ahead.step(device_of(program), program.memory->spilled_free_on(device), now);
+    return ahead.step(device_of(program), program.memory->holdings().spilled_free(device), now);
   }
   static ChunkCounters spilled(Program& program) { return device_of(program).store().spilled(); }
 };
@@ -72,7 +72,7 @@ TEST_F(SpillAheadTest, MappedFreeMemoryCountsAsReady) {
   program.add(62 * MiB, false);
   program.add(32 * MiB, true);
   program.free(1);
-  EXPECT_GE(program.memory->spilled_free_on(0), 30 * MiB);
+  EXPECT_GE(program.memory->holdings().spilled_free(0), 30 * MiB);
   SpillAhead ahead;
   const std::uint64_t now = now_ns();
   EXPECT_FALSE(look(ahead, program, now)) << "enough is ready";
@@ -81,7 +81,7 @@ TEST_F(SpillAheadTest, MappedFreeMemoryCountsAsReady) {
   EXPECT_FALSE(look(ahead, program, now + 1));
   while (look(ahead, program, now + a_minute)) {
   }
-  EXPECT_EQ(program.memory->spilled_free_on(0), 0u);
+  EXPECT_EQ(program.memory->holdings().spilled_free(0), 0u);
   EXPECT_EQ(spilled(program).physical_in_use, 0u);
   EXPECT_EQ(spilled(program).physical_free, 0u);
 }

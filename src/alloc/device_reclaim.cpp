@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "alloc/device_reclaim.hpp"
+
+#include <algorithm>
+
+#include "driver/current_context.hpp"
+
+namespace cuvmm {
+
+// Holds no lock of an arena or of windows, so it may wait for those locks, which a reclaim may not.
+Result<Allocation*> DeviceReclaim::retry(DeviceMemory& device, Size size, MemoryPressure& pressure,
+                                         Compacts compacts, const Attempt& attempt) {
+  constexpr int most_attempts = 16;  // other threads may be faster each time
+  const std::uint64_t until = pressure.until();
+  const bool is_leased = device.budget().lessor() != nullptr;
+  const std::uint64_t longest =
+      is_leased ? std::max(until, pressure.until(settings_.node_wait)) : until;
+  const Size wanted = round_up(size, device.granule());
+  PressureTurns::Turn turn{device.turns()};
+  for (int attempts = 1;; ++attempts) {
+    // Without a turn only what others have released meanwhile can help.
+    if (!turn.take(longest)) return attempt();
+    pressure.tried.add(ReclaimSteps::OtherOwners);
+    const bool some_work_ended = clock_.wait_for_frees(device.ordinal(), until);
+    Size released = parts_.holdings.release(device.ordinal(), wanted);
+    if (released < wanted) released += reclaim_from_others(device, wanted - released);
+    Result<Allocation*> made = attempt();
+    if (!may_help(made)) return made;
+    if (attempts == 1 && compacts == Compacts::Here && compact(device, wanted, until)) continue;
+    if (attempts == most_attempts || now_ns() >= longest) return made;
+    if (some_work_ended || released != 0) continue;
+    turn.give_back();
+    if (is_leased) pressure.tried.add(ReclaimSteps::Lease);
+    // An extra granule, for a block that does not end at a chunk boundary.
+    const bool has_more =
+        device.budget().wait_for_more(wanted + device.granule(), until, longest) ||
+        device.budget().wait_for_more(wanted, until, longest);
+    if (!has_more) return made;
+  }
+}
+
+// Moves live stream-ordered memory for a request of another kind.
+bool DeviceReclaim::compact(const DeviceMemory& device, Size wanted, std::uint64_t until) {
+  if (settings_.compact != Compact::All) return false;
+  const Size room = std::min(wanted, device.budget().available());
+  if (room >= wanted) return false;
+  Compactor* const compactor = parts_.pools.compactor_of(device.ordinal());
+  return compactor != nullptr && compactor->make_room(wanted - room, until);
+}
+
+// Reclaims memory on this device that other devices spilled to it and no longer use.
+Size DeviceReclaim::reclaim_from_others(const DeviceMemory& device, Size wanted) {
+  Size gone = 0;
+  if (settings_.spill.to == SpillTo::Off) return gone;
+  for (DeviceMemory* const other : parts_.devices.all()) {
+    if (other == &device || gone >= wanted) continue;
+    clock_.ask_about_frees(other->ordinal());
+    gone += other->store().reclaim(device.location(), wanted - gone);
+  }
+  return gone;
+}
+
+bool DeviceReclaim::make_room() {
+  const int ordinal = current_device(parts_.dependencies.driver);
+  DeviceMemory* const there = parts_.devices.find(ordinal);
+  if (there == nullptr) return false;
+  clock_.ask_about_frees(ordinal);
+  const Size cached = there->give_back_cached();
+  return reclaim_from_others(*there, unlimited) + cached > 0;
+}
+
+// Mapped memory is cheaper to reuse than the store's free chunks, so those go first. Mapped memory
+// that is released becomes free in the store, which is then trimmed to the rest of the bound.
+void DeviceReclaim::bound_cache(DeviceMemory& device) {
+  const Size most = device.most_cached();
+  if (most == unlimited || parts_.dependencies.captures.any()) return;
+  const Size mapped = parts_.holdings.mapped_free(device.ordinal());
+  if (mapped > most) parts_.holdings.release(device.ordinal(), mapped - most);
+  const Size still = parts_.holdings.mapped_free(device.ordinal());
+  device.store().trim(device.location(), most - std::min(still, most));
+}
+
+void DeviceReclaim::bound_caches() {
+  if (settings_.cache.is_none()) return;
+  for (DeviceMemory* const device : parts_.devices.all()) bound_cache(*device);
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+
+#include "alloc/device_holdings.hpp"
+
+namespace cuvmm {
+
+// Reclaims memory of a device from all that this process holds there, for an allocation that lacks
+// it, and beyond what VMM_CACHE lets the process keep. Call with no lock held. Thread-safe.
+class DeviceReclaim {
+ public:
+  // All of it must outlive this object.
+  struct Parts {
+    const MemoryDependencies& dependencies;
+    const MemorySettings& settings;
+    ServedDevices& devices;
+    const ServedPools& pools;
+    const DeviceHoldings& holdings;
+  };
+  explicit DeviceReclaim(const Parts& parts)
+      : parts_(parts), settings_(parts.settings), clock_(parts.dependencies.clock) {}
+
+  using Attempt = std::function<Result<Allocation*>()>;
+  // Whether an attempt failed for lack of memory.
+  static bool may_help(const Result<Allocation*>& made) {
+    return !made.ok() && made.error().kind == ErrorKind::OutOfMemory;
+  }
+  // Whether retry() also moves live stream-ordered memory, or the attempt does.
+  enum class Compacts : std::uint8_t { Here, InAttempt };
+  // Retries an allocation of `size` bytes while others release memory: what one kind of memory
+  // caches, or pending work still uses, may be what another kind lacks.
+  Result<Allocation*> retry(DeviceMemory& device, Size size, MemoryPressure& pressure,
+                            Compacts compacts, const Attempt& attempt);
+
+  // Returns to the driver what the current device can spare. Returns whether that was anything.
+  bool make_room();
+  // Releases what the device caches beyond VMM_CACHE and no work uses any longer.
+  void bound_cache(DeviceMemory& device);
+  void bound_caches();  // of all devices
+
+ private:
+  bool compact(const DeviceMemory& device, Size wanted, std::uint64_t until);
+  Size reclaim_from_others(const DeviceMemory& device, Size wanted);
+
+  const Parts parts_;
+  const MemorySettings& settings_;
+  StreamClock& clock_;
+};
+
+}  // namespace cuvmm
