@@ -37,7 +37,7 @@ Answer Memory::refuse(Error error, Size asked, const DeviceMemory& device,
 
 Answer Memory::allocate(CUdeviceptr* address, Size size, const GrowHint& grow_hint) {
   if (address == nullptr || size == 0 || dependencies_.captures.any()) return std::nullopt;
-  if (context_is_lost_.load(std::memory_order_relaxed)) return std::nullopt;
+  if (work_.has_lost_a_context()) return std::nullopt;
   const CUcontext current = current_context(dependencies_.driver);
   if (contexts_.is_dead(current)) return std::nullopt;
   ContextMemory* owner = current != nullptr ? contexts_.serve(current) : nullptr;
@@ -73,16 +73,8 @@ Answer Memory::allocate_pitch(CUdeviceptr* address, size_t* pitch, size_t width,
   return answer;
 }
 
-bool Memory::is_capturing(StreamName stream) const {
-  if (!dependencies_.captures.any()) return false;
-  const Driver& driver = dependencies_.driver;
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return driver.cuStreamIsCapturing(stream.explicit_handle(), &status) != CUDA_SUCCESS ||
-         status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 Answer Memory::allocate_ordered(CUdeviceptr* address, Size size, StreamName stream) {
-  if (address == nullptr || size == 0 || is_capturing(stream)) return std::nullopt;
+  if (address == nullptr || size == 0 || work_.is_capturing(stream)) return std::nullopt;
   StreamState* state = dependencies_.clock.table().find(stream);
   if (state == nullptr) return std::nullopt;
   return allocate_from(pools_.serve_current(state->device), address, size, *state);
@@ -90,7 +82,7 @@ Answer Memory::allocate_ordered(CUdeviceptr* address, Size size, StreamName stre
 
 Answer Memory::allocate_ordered(CUdeviceptr* address, Size size, CUmemoryPool handle,
                                 StreamName stream) {
-  if (address == nullptr || size == 0 || is_capturing(stream)) return std::nullopt;
+  if (address == nullptr || size == 0 || work_.is_capturing(stream)) return std::nullopt;
   StreamState* state = dependencies_.clock.table().find(stream);
   if (state == nullptr) return std::nullopt;
   return allocate_from(pools_.serve(handle), address, size, *state);
@@ -98,7 +90,7 @@ Answer Memory::allocate_ordered(CUdeviceptr* address, Size size, CUmemoryPool ha
 
 Answer Memory::allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size,
                              StreamState& stream) {
-  if (pool == nullptr || context_is_lost_.load(std::memory_order_relaxed)) return std::nullopt;
+  if (pool == nullptr || work_.has_lost_a_context()) return std::nullopt;
   if (contexts_.is_dead(stream.context)) return std::nullopt;
   DeviceMemory& device = pool->device();
   if (size > device.memory()) return CUDA_ERROR_OUT_OF_MEMORY;

@@ -6,10 +6,10 @@
 #include <optional>
 
 #include "alloc/allocation_map.hpp"
-#include "alloc/device_reclaim.hpp"
 #include "alloc/lending.hpp"
 #include "alloc/live_move_policy.hpp"
 #include "alloc/native_memory.hpp"
+#include "alloc/program_work.hpp"
 #include "alloc/retired.hpp"
 #include "driver/current_context.hpp"
 
@@ -38,19 +38,12 @@ class Memory {
   Answer allocate_ordered(CUdeviceptr* address, Size size, StreamName stream);
   Answer allocate_ordered(CUdeviceptr* address, Size size, CUmemoryPool pool, StreamName stream);
   Answer free_ordered(CUdeviceptr address, StreamName stream);
-  // Also true if the driver cannot tell.
-  bool is_capturing(StreamName stream) const;
 
   // For resizing (src/resize). Finds the allocation that begins at `address`.
   std::optional<AllocationMap::Found> find_start(CUdeviceptr address) const;
-  // Ensures, before a blocking free of the context's memory, that all work that could touch it is
-  // done. Returns false if that is unknown, or would take a wait that the program did not ask for.
-  bool wait_before_free(ContextMemory& context);
   // Of several concurrent attempts, exactly one succeeds.
   bool try_release(const AllocationMap::Found& found);
-  bool sees_everything() const { return dependencies_.sees_everything(); }
   const LiveMovePolicy& live_moves() const { return policy_; }
-  bool has_lost_a_context() const { return context_is_lost_.load(std::memory_order_relaxed); }
 
   // Finds the allocation of ours that contains the byte. The calling thread must be inside a call
   // barrier for as long as it uses the owner, which may otherwise be destroyed (Retired).
@@ -71,8 +64,6 @@ class Memory {
   // `record` must outlive this object.
   void list_opened(Allocation& record, CUdeviceptr address, Size size, CUcontext context);
   void unlist_opened(Allocation& record);
-  // Waits until all work of the context is done, or returns the driver's error.
-  Result<void> wait_for_work_of(CUcontext context);
 
   // SYNC_MEMOPS: copies and sets of the allocation must be complete when their calls return.
   void set_sync_memops(CUdeviceptr address, bool on);
@@ -88,10 +79,7 @@ class Memory {
   // call.
   std::optional<MemoryInfo> info_of(const Lessor::Uuid& uuid, const MemoryInfo& seen) const;
 
-  // Call when the driver has reported that a context is lost. From then on every new request goes
-  // to the driver, so that the program gets the error wherever it would natively.
-  void context_is_lost() { context_is_lost_.store(true, std::memory_order_relaxed); }
-
+  ProgramWork& work() { return work_; }
   NativeMemory& native() { return native_; }
 
   // For a forwarded call that failed because the driver has no memory left. Returns true if memory
@@ -136,16 +124,12 @@ class Memory {
   void end_blocking(const AllocationMap::Found& found, const FreeTicket& ticket);
   Answer free_later(const AllocationMap::Found& found);
   Answer free_blocking(const AllocationMap::Found& found);
-  Result<void> wait_for_work_of(ContextMemory& context);
-  CUresult wait_for_the_current_context();
-  CUresult free_as_the_driver_does();
 
   const Dependencies dependencies_;
   MemorySettings settings_;  // immutable after construction
   AllocationMap map_;
   Lending lending_;
   std::atomic<int> sync_memops_{0};  // allocations with SYNC_MEMOPS
-  std::atomic<bool> context_is_lost_{false};
 
   ServedDevices devices_{dependencies_.driver, settings_};
   NativeMemory native_{dependencies_.driver, settings_, devices_};
@@ -156,6 +140,7 @@ class Memory {
   ServedPools pools_{{dependencies_, settings_, policy_, devices_, retired_}};
   const DeviceHoldings holdings_{devices_, contexts_, pools_};
   DeviceReclaim reclaim_{{dependencies_, settings_, devices_, pools_, holdings_}};
+  ProgramWork work_{dependencies_, settings_.free, reclaim_};
 
   Retired retired_;  // contexts, and pools whose addresses are gone
 

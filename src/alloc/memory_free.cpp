@@ -14,24 +14,6 @@ bool is_about_capture(CUresult answer) {
 
 }  // namespace
 
-// Allocates and frees a probe. In the capture modes in which the driver would refuse the program's
-// own call and break the capture, it does so here. Otherwise it has waited for the work of the
-// current context, as a free does.
-CUresult Memory::free_as_the_driver_does() {
-  CUdeviceptr probe = 0;
-  CUresult answer = dependencies_.driver.cuMemAlloc(&probe, 1);
-  if (answer == CUDA_ERROR_OUT_OF_MEMORY && reclaim_.make_room()) {
-    answer = dependencies_.driver.cuMemAlloc(&probe, 1);
-  }
-  if (answer != CUDA_SUCCESS) return answer;
-  answer = dependencies_.driver.cuMemFree(probe);
-  if (answer == CUDA_SUCCESS) return answer;
-  // A capture that forbids the free began between the two calls.
-  const RelaxedCapture relaxed{dependencies_.driver};
-  dependencies_.driver.cuMemFree(probe);
-  return answer;
-}
-
 Answer Memory::free(CUdeviceptr address) {
   if (address == 0) return std::nullopt;
   const auto found = find_start(address);
@@ -39,7 +21,7 @@ Answer Memory::free(CUdeviceptr address) {
   if (found->facts.served == Served::Imported) return CUDA_ERROR_INVALID_VALUE;
   if (found->facts.served != Served::StreamOrdered) return free_blocking(*found);
   if (dependencies_.captures.any()) {
-    const CUresult refusal = free_as_the_driver_does();
+    const CUresult refusal = work_.free_as_the_driver_does();
     if (refusal != CUDA_SUCCESS && refusal != CUDA_ERROR_OUT_OF_MEMORY) return refusal;
   }
   const CUcontext current = current_context(dependencies_.driver);
@@ -67,14 +49,15 @@ Answer Memory::free_blocking(const AllocationMap::Found& found) {
   auto& owner = *found.facts.context_memory();
   if (dependencies_.captures.any()) {
     const InContext in_context{dependencies_.driver, owner.context()};
-    const CUresult refusal = in_context.ok() ? free_as_the_driver_does() : in_context.answer();
+    const CUresult refusal =
+        in_context.ok() ? work_.free_as_the_driver_does() : in_context.answer();
     if (refusal == CUDA_SUCCESS) return free_now(found);
     if (refusal != CUDA_ERROR_OUT_OF_MEMORY) return refusal;
     return free_later(found);  // the card has no room for the probe
   }
   if (settings_.free == FreeMode::Relaxed) return free_later(found);
   if (!try_release(found)) return CUDA_ERROR_INVALID_VALUE;
-  const auto waited = wait_for_work_of(owner);
+  const auto waited = work_.wait_for(owner);
   if (!waited.ok() && waited.error().kind == ErrorKind::OutOfMemory) {
     // The card has no room for the probe that waits. The ticket keeps the memory from being reused
     // too early.
@@ -104,14 +87,6 @@ Answer Memory::free_now(const AllocationMap::Found& found) {
   return CUDA_SUCCESS;
 }
 
-bool Memory::wait_before_free(ContextMemory& context) {
-  if (settings_.free == FreeMode::Exact) return wait_for_work_of(context).ok();
-  if (!dependencies_.gate.close(now_ns())) return false;
-  const bool is_done = dependencies_.clock.is_all_done(context.context());
-  dependencies_.gate.open();
-  return is_done;
-}
-
 Answer Memory::free_later(const AllocationMap::Found& found) {
   if (!try_release(found)) return CUDA_ERROR_INVALID_VALUE;
   const auto& owner = *found.facts.context_memory();
@@ -119,48 +94,12 @@ Answer Memory::free_later(const AllocationMap::Found& found) {
   return CUDA_SUCCESS;
 }
 
-// Synchronising breaks a capture that another thread begins meanwhile. A free does not, but it
-// needs room on the card for the probe.
-CUresult Memory::wait_for_the_current_context() {
-  if (dependencies_.captures.ever()) {
-    const CUresult answer = free_as_the_driver_does();
-    if (answer != CUDA_ERROR_OUT_OF_MEMORY) return answer;
-  }
-  const Captures::CaptureBlock held_off{dependencies_.captures};
-  return held_off.none_lives() ? dependencies_.driver.cuCtxSynchronize_v2000()
-                               : free_as_the_driver_does();
-}
-
-// Waits without a time limit, as the driver does. If nothing was submitted since the last wait,
-// there is nothing to wait for.
-Result<void> Memory::wait_for_work_of(ContextMemory& context) {
-  const std::uint64_t note = dependencies_.submission_epoch.take();
-  if (dependencies_.sees_everything() && context.covered_note().load() == note) return {};
-  const Horizon horizon = dependencies_.clock.horizon_of(context.context());
-  const InContext in_context{dependencies_.driver, context.context()};
-  const CUresult answer = in_context.ok() ? wait_for_the_current_context() : in_context.answer();
-  if (is_sticky(answer)) context_is_lost();
-  TRY(dependencies_.driver.check(answer, "wait for the context"));
-  horizon.reached();
-  context.covered_note().store(note);
-  return {};
-}
-
-// Runs in the program's own capture mode, so that beside a capture the driver refuses or waits as
-// it would for the program.
-Result<void> Memory::wait_for_work_of(CUcontext context) {
-  const InContext in_context{dependencies_.driver, context};
-  const CUresult answer = in_context.ok() ? wait_for_the_current_context() : in_context.answer();
-  if (is_sticky(answer)) context_is_lost();
-  return dependencies_.driver.check(answer, "wait for the context");
-}
-
 Answer Memory::free_ordered(CUdeviceptr address, StreamName stream) {
   if (address == 0) return std::nullopt;
   const auto found = find_start(address);
   if (!found) return find_holder(address) ? Answer{CUDA_ERROR_INVALID_VALUE} : std::nullopt;
   if (found->facts.served == Served::Imported) return CUDA_ERROR_INVALID_VALUE;
-  if (is_capturing(stream)) return std::nullopt;
+  if (work_.is_capturing(stream)) return std::nullopt;
   StreamState* state = dependencies_.clock.table().find(stream);
   if (state == nullptr) return std::nullopt;
   StreamClock::Operation operation{dependencies_.clock, *state, StreamClock::Operation::Kind::Free};

@@ -80,7 +80,8 @@ bool Resizer::is_certain(DeferredCopy& copy, StreamName stream, WhyRun& why) {
 }
 
 std::optional<WhyRun> Resizer::doubt(const DeferredCopy& copy) const {
-  if (!dependencies_.memory.sees_everything() || dependencies_.memory.has_lost_a_context()) {
+  if (!dependencies_.memory.work().sees_everything() ||
+      dependencies_.memory.work().has_lost_a_context()) {
     return WhyRun::Unseen;
   }
   if (dependencies_.captures.any()) return WhyRun::Capture;

@@ -233,7 +233,7 @@ Answer Resizer::free_source(CUdeviceptr address) {
   }
   // Wait as the free would, without our lock: other threads may run the copy meanwhile.
   const bool is_done =
-      !dependencies_.captures.any() && dependencies_.memory.wait_before_free(*owner);
+      !dependencies_.captures.any() && dependencies_.memory.work().wait_before_free(*owner);
   const Holding holding{lock_};
   if (!pending_ || pending_->from.facts.buffer_id != source) return std::nullopt;
   if (is_done) return elide();

@@ -181,7 +181,7 @@ Result<void> Borrower::close(CUdeviceptr address) {
     }
     context = opened->first.context;
   }
-  TRY(memory_.wait_for_work_of(context));
+  TRY(memory_.work().wait_for(context));
   const RelaxedCapture relaxed{driver_};
   Holding holding{lock_};
   const auto opened = find(address);

@@ -67,7 +67,7 @@ const char* which_call_is_late(const CallBarrier& calls) {
 }  // namespace
 
 const char* why_not_quiescible(const ProgramParts& program) {
-  if (!program.memory.sees_everything()) {
+  if (!program.memory.work().sees_everything()) {
     return "the program makes calls that cuvmm does not hook and cannot block";
   }
   if (program.memory.live_moves().may_be_registered_by_address()) {

@@ -159,7 +159,7 @@ TEST_F(MemoryTest, AnEndedContextIsLeftToTheDriverUntilItBeginsAgain) {
 
 TEST_F(MemoryTest, AfterALostContextNewAllocationsAreLeftToTheDriver) {
   const CUdeviceptr address = given(large);
-  memory().context_is_lost();
+  memory().work().context_is_lost();
   CUdeviceptr more = 0;
   EXPECT_EQ(memory().allocate(&more, large), std::nullopt);
   EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS}) << "what is ours stays ours";

@@ -144,7 +144,7 @@ TEST_F(MemoryTest, AWaitForAnEndedContextWaitsForNoOtherContext) {
   own.leave();
   faulty.forget_calls();
   faulty.fail_call(Call::cuCtxPushCurrent_v2, 1, CUDA_ERROR_INVALID_CONTEXT);
-  EXPECT_FALSE(memory().wait_for_work_of(own.get()).ok());
+  EXPECT_FALSE(memory().work().wait_for(own.get()).ok());
   EXPECT_EQ(faulty.count_of("cuCtxSynchronize"), 0U);
 }
 

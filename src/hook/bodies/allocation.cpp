@@ -77,7 +77,7 @@ void count_natively(const Forward<call>& forward, CUresult answer, const CUdevic
                     Size size, CUstream stream) {
   Serving* serving = forward.engine().serving();
   if (serving == nullptr || !serving->memory.native().counts()) return;
-  if (serving->memory.is_capturing(stream_name(forward, stream))) return;
+  if (serving->memory.work().is_capturing(stream_name(forward, stream))) return;
   count_natively(forward, answer, given, size);
 }
 template <Call call, class Free>

@@ -97,7 +97,7 @@ CUresult copy_by_detour(Engine& engine, const PlainCopy& copy, CUcontext owner) 
 CUresult copy_by_contexts(Engine& engine, const PlainCopy& copy) {
   constexpr CUresult refused = CUDA_ERROR_INVALID_VALUE;
   Serving* serving = engine.serving();
-  if (serving == nullptr || serving->memory.is_capturing(copy.stream)) return refused;
+  if (serving == nullptr || serving->memory.work().is_capturing(copy.stream)) return refused;
   const Side target = side(*serving, engine.driver(), copy.to);
   const Side source = side(*serving, engine.driver(), copy.from);
   const bool ours = (target.is_ours && target.context != nullptr) ||

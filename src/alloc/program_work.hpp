@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+
+#include "alloc/device_reclaim.hpp"
+
+namespace cuvmm {
+
+// The program's work on its devices, as far as its memory has to wait for it. Thread-safe.
+class ProgramWork {
+ public:
+  // Both references must outlive this object.
+  ProgramWork(const MemoryDependencies& dependencies, FreeMode free, DeviceReclaim& reclaim)
+      : dependencies_(dependencies), free_(free), reclaim_(reclaim) {}
+
+  bool sees_everything() const { return dependencies_.sees_everything(); }
+  // Also true if the driver cannot tell.
+  bool is_capturing(StreamName stream) const {
+    return dependencies_.captures.any() && is_capturing_by_driver(stream);
+  }
+
+  // Call when the driver has reported that a context is lost. From then on every new request goes
+  // to the driver, so that the program gets the error wherever it would natively.
+  void context_is_lost() { context_is_lost_.store(true, std::memory_order_relaxed); }
+  bool has_lost_a_context() const { return context_is_lost_.load(std::memory_order_relaxed); }
+
+  // Waits until all work of the context is done, or returns the driver's error.
+  Result<void> wait_for(CUcontext context);
+  // The same, without a wait if nothing was submitted since the last one.
+  Result<void> wait_for(ContextMemory& context);
+  // Ensures, before a blocking free of the context's memory, that all work that could touch it is
+  // done. Returns false if that is unknown, or would take a wait that the program did not ask for.
+  bool wait_before_free(ContextMemory& context);
+  // Allocates and frees a probe. In the capture modes in which the driver would refuse the
+  // program's own call and break the capture, it does so here. Otherwise it has waited for the work
+  // of the current context, as a free does.
+  CUresult free_as_the_driver_does();
+
+ private:
+  bool is_capturing_by_driver(StreamName stream) const;
+  CUresult wait_for_the_current_context();
+
+  const MemoryDependencies& dependencies_;
+  const FreeMode free_;
+  DeviceReclaim& reclaim_;
+  std::atomic<bool> context_is_lost_{false};
+};
+
+}  // namespace cuvmm
