@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory: allocating, and what the program sees as free.
+// Memory: allocating, lending, and what the program sees as free.
 #include "alloc/memory.hpp"
 
 #include "alloc/out_of_memory.hpp"
@@ -13,13 +13,6 @@ Memory::Memory(const Dependencies& dependencies, const MemorySettings& settings)
   if (settings_.host == nullptr) settings_.host = std::make_shared<LeasedBudget>();
 }
 Memory::~Memory() = default;
-
-void Memory::give(Allocation& allocation, CUdeviceptr* address,
-                  const Allocation::Holding& holding) {
-  allocation.hold(holding);
-  if (!allocation.is_listed()) map_.add(allocation);
-  *address = allocation.address();
-}
 
 // Answers out of memory only for a real lack of memory. After any other failure the driver may do
 // better, within the limit.
@@ -50,12 +43,11 @@ Answer Memory::allocate(CUdeviceptr* address, Size size, const GrowHint& grow_hi
     made = reclaim_.retry(owner->device(), size, pressure, DeviceReclaim::Compacts::Here, attempt);
   }
   if (!made.ok()) return refuse(made.error(), size, owner->device(), pressure);
-  give(**made, address,
-       {.asked = size,
-        .buffer_id = last_buffer_id_.fetch_add(1) + 1,
-        .owner = owner,
-        .served = ContextMemory::served_as(size),
-        .device = static_cast<std::int16_t>(owner->device().ordinal())});
+  held_.add(**made, {.asked = size,
+                     .owner = owner,
+                     .served = ContextMemory::served_as(size),
+                     .device = static_cast<std::int16_t>(owner->device().ordinal())});
+  *address = (*made)->address();
   return CUDA_SUCCESS;
 }
 
@@ -109,13 +101,33 @@ Answer Memory::allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size,
       return std::nullopt;
     }
   }
-  give(**made, address,
-       {.asked = size,
-        .buffer_id = last_buffer_id_.fetch_add(1, std::memory_order_relaxed) + 1,
-        .owner = pool,
-        .served = Served::StreamOrdered,
-        .device = static_cast<std::int16_t>(device.ordinal())});
+  held_.add(**made, {.asked = size,
+                     .owner = pool,
+                     .served = Served::StreamOrdered,
+                     .device = static_cast<std::int16_t>(device.ordinal())});
+  *address = (*made)->address();
   return CUDA_SUCCESS;
+}
+
+Result<Memory::Lent> Memory::lend(CUdeviceptr address, const Lending::Secret& fresh) {
+  constexpr const char* doing = "lend memory";
+  const auto found = held_.find_holder(address);
+  if (!found || !found->facts.is_blocking()) {
+    return Error::invalid(doing, "it is not blocking memory that cuvmm serves");
+  }
+  ContextMemory& owner = *found->facts.context_memory();
+  if (owner.device().exportable() == Export::No) {
+    return Error{.kind = ErrorKind::NotSupported,
+                 .doing = doing,
+                 .subject = "the device gives no memory to other processes"};
+  }
+  owner.pin(*found->allocation, pin::legacy_ipc);
+  const Lent lent{found->facts.buffer_id, lending_.lend(*found->allocation, found->facts, fresh)};
+  // Another thread may be freeing it, and may have looked before it was pinned.
+  const auto still = held_.find_holder(address);
+  if (still && still->facts.buffer_id == lent.id) return lent;
+  lending_.forget(lent.id);
+  return Error::invalid(doing, "it is being freed");
 }
 
 MemoryInfo Memory::info(const MemoryInfo& of_the_driver) {

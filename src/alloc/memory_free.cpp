@@ -16,8 +16,8 @@ bool is_about_capture(CUresult answer) {
 
 Answer Memory::free(CUdeviceptr address) {
   if (address == 0) return std::nullopt;
-  const auto found = find_start(address);
-  if (!found) return find_holder(address) ? Answer{CUDA_ERROR_INVALID_VALUE} : std::nullopt;
+  const auto found = held_.find_start(address);
+  if (!found) return held_.find_holder(address) ? Answer{CUDA_ERROR_INVALID_VALUE} : std::nullopt;
   if (found->facts.served == Served::Imported) return CUDA_ERROR_INVALID_VALUE;
   if (found->facts.served != Served::StreamOrdered) return free_blocking(*found);
   if (dependencies_.captures.any()) {
@@ -27,7 +27,7 @@ Answer Memory::free(CUdeviceptr address) {
   const CUcontext current = current_context(dependencies_.driver);
   if (current == nullptr || contexts_.is_dead(current)) return std::nullopt;
   // The driver does not wait here either: the program is done with the memory.
-  if (!try_release(*found)) return CUDA_ERROR_INVALID_VALUE;
+  if (!held_.try_release(*found)) return CUDA_ERROR_INVALID_VALUE;
   auto* const pool = found->facts.pool_memory();
   const StreamId allocated_on = PoolMemory::stream_of(*found->allocation);
   if (StreamState* state = dependencies_.clock.table().by_id(allocated_on)) {
@@ -36,13 +36,6 @@ Answer Memory::free(CUdeviceptr address) {
   pool->free(*found->allocation, dependencies_.clock.ticket_of_allocation(allocated_on));
   reclaim_.bound_cache(pool->device());
   return CUDA_SUCCESS;
-}
-
-// Returns false if another thread released it first.
-bool Memory::try_release(const AllocationMap::Found& found) {
-  if (!found.allocation->try_release(found.facts)) return false;
-  if ((found.facts.pins & pin::sync_memops) != 0) sync_memops_.fetch_sub(1);
-  return true;
 }
 
 Answer Memory::free_blocking(const AllocationMap::Found& found) {
@@ -56,7 +49,7 @@ Answer Memory::free_blocking(const AllocationMap::Found& found) {
     return free_later(found);  // the card has no room for the probe
   }
   if (settings_.free == FreeMode::Relaxed) return free_later(found);
-  if (!try_release(found)) return CUDA_ERROR_INVALID_VALUE;
+  if (!held_.try_release(found)) return CUDA_ERROR_INVALID_VALUE;
   const auto waited = work_.wait_for(owner);
   if (!waited.ok() && waited.error().kind == ErrorKind::OutOfMemory) {
     // The card has no room for the probe that waits. The ticket keeps the memory from being reused
@@ -82,13 +75,13 @@ void Memory::end_blocking(const AllocationMap::Found& found, const FreeTicket& t
 }
 
 Answer Memory::free_now(const AllocationMap::Found& found) {
-  if (!try_release(found)) return CUDA_ERROR_INVALID_VALUE;
+  if (!held_.try_release(found)) return CUDA_ERROR_INVALID_VALUE;
   end_blocking(found, {});
   return CUDA_SUCCESS;
 }
 
 Answer Memory::free_later(const AllocationMap::Found& found) {
-  if (!try_release(found)) return CUDA_ERROR_INVALID_VALUE;
+  if (!held_.try_release(found)) return CUDA_ERROR_INVALID_VALUE;
   const auto& owner = *found.facts.context_memory();
   end_blocking(found, dependencies_.clock.ticket_of_all(owner.context()));
   return CUDA_SUCCESS;
@@ -96,8 +89,8 @@ Answer Memory::free_later(const AllocationMap::Found& found) {
 
 Answer Memory::free_ordered(CUdeviceptr address, StreamName stream) {
   if (address == 0) return std::nullopt;
-  const auto found = find_start(address);
-  if (!found) return find_holder(address) ? Answer{CUDA_ERROR_INVALID_VALUE} : std::nullopt;
+  const auto found = held_.find_start(address);
+  if (!found) return held_.find_holder(address) ? Answer{CUDA_ERROR_INVALID_VALUE} : std::nullopt;
   if (found->facts.served == Served::Imported) return CUDA_ERROR_INVALID_VALUE;
   if (work_.is_capturing(stream)) return std::nullopt;
   StreamState* state = dependencies_.clock.table().find(stream);
@@ -107,7 +100,7 @@ Answer Memory::free_ordered(CUdeviceptr address, StreamName stream) {
   if (!is_placed && (is_sticky(operation.answer()) || is_about_capture(operation.answer()))) {
     return operation.answer();
   }
-  if (!try_release(*found)) return CUDA_ERROR_INVALID_VALUE;
+  if (!held_.try_release(*found)) return CUDA_ERROR_INVALID_VALUE;
   state->frees_memory_of(found->facts.device);
   // If no event could be recorded, the memory is reused once all work of the context is done.
   const FreeTicket ticket =

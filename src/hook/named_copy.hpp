@@ -22,7 +22,7 @@ namespace cuvmm::hook {
 inline bool copies_need_care(const Engine& engine) {
   const Serving* const serving = engine.serving();
   return serving != nullptr &&
-         (serving->memory.contexts().has_several() || serving->memory.has_sync_memops());
+         (serving->memory.contexts().has_several() || serving->memory.held().any_has_sync_memops());
 }
 
 // Whether the call adds a copy to a graph.

@@ -41,7 +41,7 @@ Answer Resizer::allocate(CUdeviceptr* address, Size size) {
 }
 
 void Resizer::note_fresh(CUdeviceptr address, Size size) {
-  const auto found = dependencies_.memory.find_start(address);
+  const auto found = dependencies_.memory.held().find_start(address);
   if (!found || found->facts.served != Served::Window) return;
   auto* owner = found->facts.context_memory();
   const Size smallest = smallest_at_granule(owner->device().granule());
@@ -67,8 +67,8 @@ Answer Resizer::defer(CUdeviceptr to, CUdeviceptr from, Size size, StreamName st
   // Work was submitted after the last allocation, so no block is untouched. Most large copies end
   // here.
   if (dependencies_.submission_epoch.is_left()) return std::nullopt;
-  const auto target = dependencies_.memory.find_start(to);
-  const auto source = dependencies_.memory.find_start(from);
+  const auto target = dependencies_.memory.held().find_start(to);
+  const auto source = dependencies_.memory.held().find_start(from);
   if (!target || !source) return std::nullopt;
   const Holding holding{lock_};
   if (pending_) {
@@ -251,7 +251,7 @@ Answer Resizer::elide() {
     // Only here, once for each elision, since it examines every descriptor of the process.
     if (!why && dependencies_.memory.live_moves().may_be_registered_by_address())
       why = WhyRun::Shared;
-    if (!why && !dependencies_.memory.try_release(copy.from)) why = WhyRun::Changed;
+    if (!why && !dependencies_.memory.held().try_release(copy.from)) why = WhyRun::Changed;
     if (!why) {
       const auto moved = copy.owner->windows().transfer().transfer(
           copy.source(), copy.target(), copy.size,

@@ -78,7 +78,8 @@ Result<CUdeviceptr> Borrower::open(const IpcHandle& handle, CUcontext context) {
   Opened& now = opened->second;
   now.held = std::move(*held);
   now.record = &records_.make();
-  memory_.list_opened(*now.record, now.held.mapped->address(), now.held.mapped->size(), context);
+  memory_.held().list_opened(*now.record, now.held.mapped->address(), now.held.mapped->size(),
+                             context);
   now.state = State::Open;
   return now.record->address();
 }
@@ -156,7 +157,7 @@ void Borrower::end(All::iterator opened, Holding& holding) {
   const Key key = opened->first;
   Opened& leaving = opened->second;
   leaving.state = State::Closing;
-  memory_.unlist_opened(*leaving.record);
+  memory_.held().unlist_opened(*leaving.record);
   records_.give_back(*leaving.record);
   Held held = std::move(leaving.held);
   holding.unlock();

@@ -168,7 +168,7 @@ TEST_F(MigrationTest, MemoryOpenInAnotherProcessStays) {
   program.add(8 * MiB, false);
   program.add(8 * MiB, true);
   for (const Program::Block& block : program.blocks) {
-    EXPECT_TRUE(program.memory->pin(block.address, pin::legacy_ipc));
+    EXPECT_TRUE(program.memory->held().pin(block.address, pin::legacy_ipc));
   }
   expect_nothing_leaves(program);
 }
@@ -178,7 +178,7 @@ TEST_F(MigrationTest, MemoryWithSyncMemopsStays) {
   program.add(8 * MiB, false);
   program.add(8 * MiB, true);
   for (const Program::Block& block : program.blocks) {
-    program.memory->set_sync_memops(block.address, true);
+    program.memory->held().set_sync_memops(block.address, true);
   }
   expect_nothing_leaves(program);
 }

@@ -187,7 +187,7 @@ TEST_F(PauseTest, MemoryOpenInAnotherProcessStays) {
   program.add(256 * KiB, false);
   program.add(8 * MiB, true);
   for (const Program::Block& block : program.blocks) {
-    EXPECT_TRUE(program.memory->pin(block.address, pin::legacy_ipc));
+    EXPECT_TRUE(program.memory->held().pin(block.address, pin::legacy_ipc));
   }
   const auto strict = program.pauser->pause(timeout, Strict::Yes);
   ASSERT_FALSE(strict.ok());
@@ -209,7 +209,7 @@ TEST_F(PauseTest, MemoryWithSyncMemopsStays) {
   program.add(256 * KiB, false);
   program.add(8 * MiB, true);
   for (const Program::Block& block : program.blocks) {
-    program.memory->set_sync_memops(block.address, true);
+    program.memory->held().set_sync_memops(block.address, true);
   }
   const auto strict = program.pauser->pause(timeout, Strict::Yes);
   ASSERT_FALSE(strict.ok());
@@ -221,7 +221,7 @@ TEST_F(PauseTest, MemoryWithSyncMemopsStays) {
   ASSERT_DONE(program.pauser->resume(Partly::No));
   program.expect_intact();
   for (const Program::Block& block : program.blocks) {
-    program.memory->set_sync_memops(block.address, false);
+    program.memory->held().set_sync_memops(block.address, false);
   }
   const auto whole = program.pauser->pause(timeout, Strict::Yes);
   ASSERT_DONE(whole);

@@ -277,9 +277,9 @@ void Worker::pin_one() {
   const BlockRef block = blocks_[below(blocks_.size())];
   if (block->by == By::Driver) return;
   if (one_in(4)) {
-    program_.memory().pin(block->address, pin::dma_buf);
+    program_.memory().held().pin(block->address, pin::dma_buf);
   } else {
-    program_.memory().set_sync_memops(block->address, one_in(2));
+    program_.memory().held().set_sync_memops(block->address, one_in(2));
   }
 }
 

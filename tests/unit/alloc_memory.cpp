@@ -117,10 +117,10 @@ TEST_F(MemoryTest, StreamOrderedFreesAreReleasedWithoutAnotherRequest) {
 
 TEST_F(MemoryTest, MayBePinnedAndUnpinnedRepeatedly) {
   const CUdeviceptr address = given(large);
-  memory().set_sync_memops(address, true);
-  memory().pin(address, pin::dma_buf);
+  memory().held().set_sync_memops(address, true);
+  memory().held().pin(address, pin::dma_buf);
   EXPECT_EQ(memory().violation(), std::nullopt);
-  memory().set_sync_memops(address, false);
+  memory().held().set_sync_memops(address, false);
   EXPECT_EQ(memory().violation(), std::nullopt);
   EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
   EXPECT_EQ(memory().violation(), std::nullopt);

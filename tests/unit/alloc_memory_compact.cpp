@@ -82,7 +82,7 @@ TEST_F(MemoryCompaction, DoesNotRunWhileAStreamIsCaptured) {
 
 TEST_F(MemoryCompaction, DoesNotMovePinnedMemory) {
   given_comb(Compact::All);
-  for (const CUdeviceptr address : live) memory().pin(address, pin::sync_memops);
+  for (const CUdeviceptr address : live) memory().held().pin(address, pin::sync_memops);
   EXPECT_EQ(ask(limit / 2 * 6 / 10), Answer{CUDA_ERROR_OUT_OF_MEMORY});
   expect_intact();
 }
@@ -92,10 +92,10 @@ TEST_F(MemoryCompaction, ImportedMemoryCanBePinned) {
   begin({});
   PlainAllocation opened;
   const CUdeviceptr address = CUdeviceptr{1} << 46;
-  memory().list_opened(opened, address, 2 * MiB, primary());
-  EXPECT_TRUE(memory().pin(address, pin::sync_memops));
+  memory().held().list_opened(opened, address, 2 * MiB, primary());
+  EXPECT_TRUE(memory().held().pin(address, pin::sync_memops));
   EXPECT_EQ(opened.pins(), pin::sync_memops);
-  memory().unlist_opened(opened);
+  memory().held().unlist_opened(opened);
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ CUresult with_tokens(const Forward<call>& forward, CUdeviceptr address, Ask&& as
   const CUresult answer = ask_when_there(forward, Effect::Exposes, ask);
   Serving* serving = forward.engine().serving();
   if (serving != nullptr && answer == CUDA_SUCCESS) {
-    serving->memory.pin(address, pin::peer_tokens);
+    serving->memory.held().pin(address, pin::peer_tokens);
     serving->program_chunks.pin(address, 1, pin::peer_tokens);
   }
   return answer;
@@ -74,7 +74,7 @@ void pin_all(Memory& memory, const Range& range, std::uint8_t why) {
   CUdeviceptr at = range.address;
   while (at - range.address < range.size) {
     const auto held = memory.find(at);
-    if (!held || !memory.pin(at, why)) return;
+    if (!held || !memory.held().pin(at, why)) return;
     at = held->address + held->granted;
   }
 }
@@ -203,7 +203,7 @@ CUVMM_HOOK(cuPointerSetAttribute, const void* value, CUpointer_attribute attribu
   if (is_past_requested_size(*held, address)) return CUDA_ERROR_INVALID_VALUE;
   unsigned wanted = 0;
   std::memcpy(&wanted, value, sizeof wanted);
-  forward.engine().serving()->memory.set_sync_memops(address, wanted != 0);
+  forward.engine().serving()->memory.held().set_sync_memops(address, wanted != 0);
   return CUDA_SUCCESS;
 }
 
