@@ -11,7 +11,7 @@ namespace cuvmm {
 
 // The allocations that the program holds, found by address, and what is noted about each.
 // Thread-safe.
-class HeldAllocations {
+class HeldAllocations {  // NOLINT(clang-analyzer-optin.performance.Padding)
  public:
   // `driver` must outlive this object.
   explicit HeldAllocations(const Driver& driver) : driver_(driver) {}

@@ -20,7 +20,7 @@ using Answer = std::optional<CUresult>;
 // The memory that cuvmm serves to the program in this process. It resolves the context, pool and
 // device that a call refers to, and puts together the parts that each know one subject.
 // Thread-safe.
-class Memory {
+class Memory {  // NOLINT(clang-analyzer-optin.performance.Padding)
  public:
   using Dependencies = MemoryDependencies;
   Memory(const Dependencies& dependencies, const MemorySettings& settings);
