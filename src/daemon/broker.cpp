@@ -13,7 +13,6 @@ namespace {
 
 constexpr std::size_t most_places = 65;  // devices and the host
 constexpr const char* no_group = "none";
-constexpr Microseconds without_turns_under_mps = 10'000'000;  // since they were last seen
 
 std::string as_text(Size bytes) {
   return print_size(bytes);
@@ -272,30 +271,6 @@ bool Broker::on(ConnectionId id, Party& party, const OutlastedTurn&, Microsecond
   if (!party.is_client) return false;
   tell(WorkOutlastedTurn{id}, now);
   return true;
-}
-
-void Broker::saw_use(std::uint32_t device, const observe::DeviceUse& use, Microseconds now) {
-  const PlaceId place = device + 1;
-  if (use.has_mps_clients) {
-    CUVMM_LOG_RARELY(Warning, "programs on %s use MPS: no turns there", place_name(place).c_str());
-    carry_out_all(policy_.withhold_turns(place, now + without_turns_under_mps, now), now);
-  }
-  Size of_clients = 0;
-  for (const auto& [id, party] : parties_) {
-    const NodeClient* const client = policy_.books().find_client(id);
-    if (client == nullptr) continue;
-    // A client may not have allocated all that it has leased.
-    const auto known = use.processes.find(party.peer.process);
-    const Size most = known != use.processes.end() ? known->second
-                      : use.processes.empty()      ? node::unlimited
-                                                   : client->leased(place);
-    of_clients += std::min(client->leased(place), most);
-  }
-  const Size foreign = use.used > of_clients ? use.used - of_clients : 0;
-  const NodePlace* const known = policy_.books().find_place(place);
-  if (known != nullptr && known->foreign != std::min(foreign, known->capacity)) {
-    tell(ForeignUseSeen{place, foreign}, now);
-  }
 }
 
 void Broker::carry_out_all(const Decisions& decisions, Microseconds now) {

@@ -57,6 +57,8 @@ class Broker {
   void gone(ConnectionId id, node::Microseconds now);
 
   // Takes NVML's figures for a device. Memory in use beyond the clients' leases counts as foreign.
+  // What clients return between this call and the answer may still count in the answer.
+  void will_see_use();
   void saw_use(std::uint32_t device, const observe::DeviceUse& use, node::Microseconds now);
   void time_passed(node::Microseconds now);
   std::optional<node::Microseconds> next_wake() const;
@@ -92,6 +94,11 @@ class Broker {
     node::Revision revision = 0;
     node::Microseconds began = 0;
     bool is_open = true;
+  };
+
+  struct LeasedBefore {
+    pid_t process = 0;
+    std::map<node::PlaceId, Size> leased;
   };
 
   // Messages of clients.
@@ -158,7 +165,8 @@ class Broker {
   TimeKeeper time_;
   GroupPauses group_pauses_{
       [this](node::ClientId to, const node::NextGroupStep& step) { say(to, step); }};
-  std::map<ConnectionId, Party> parties_;  // a client's ID is its connection's ID
+  std::map<ConnectionId, Party> parties_;               // a client's ID is its connection's ID
+  std::map<ConnectionId, LeasedBefore> leased_before_;  // the question about the devices' use
   std::deque<Move> moves_;
   std::optional<node::Microseconds> began_;
   NodeHistory history_;

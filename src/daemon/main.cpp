@@ -139,13 +139,11 @@ int serve(const DaemonRequest& request) {
   }
 
   std::vector<observe::NodeDevice> devices;
-  std::optional<observe::Nvml> nvml;
   auto loaded = load_nvml(request.simulated);
   if (!loaded.ok()) return complain(loaded.error().text()), 1;
   auto seen = loaded->devices();
   if (!seen.ok()) return complain(seen.error().text()), 1;
   devices = std::move(*seen);
-  nvml = std::move(*loaded);
 
   if (request.check) {
     Broker broker{{.serves = settings.serves, .user = ::geteuid(), .devices = devices, .times = {}},
@@ -174,7 +172,7 @@ int serve(const DaemonRequest& request) {
   if (!settings.web.inherited && !settings.socket.empty()) {
     settings.web.usual_socket = node::web_socket_beside(settings.socket);
   }
-  auto server = Server::open(settings, std::move(devices), std::move(nvml));
+  auto server = Server::open(settings, std::move(devices), std::move(*loaded));
   if (!server.ok()) return complain(settings.socket + ": " + server.error().text()), 1;
   CUVMM_LOG(Info, "cuvmmd %s serves %s at %s", CUVMM_VERSION_STRING,
             settings.serves == Serves::AllUsers ? "all users" : "its own user",

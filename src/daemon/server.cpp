@@ -49,7 +49,7 @@ void drain(const Fd& timer) {
 
 Result<std::unique_ptr<Server>> Server::open(const ServerSettings& settings,
                                              std::vector<observe::NodeDevice> devices,
-                                             std::optional<observe::Nvml> nvml) {
+                                             observe::Nvml nvml) {
   auto server = std::unique_ptr<Server>{new Server{settings}};
   if (settings.inherited) {
     server->inherited_socket_ = Fd{*settings.inherited};
@@ -80,8 +80,8 @@ Result<std::unique_ptr<Server>> Server::open(const ServerSettings& settings,
   ::timerfd_settime(server->poll_timer_.number(), 0, &often, nullptr);
 
   Server* const self = server.get();
-  self->nvml_ = std::move(nvml);
-  self->devices_ = devices;
+  self->use_poll_ = TRY(UsePoll::begin(std::move(nvml), devices));
+  TRY(self->watch(self->use_poll_->descriptor(), EPOLLIN, Source::Use, 0));
   BrokerSettings of_broker{.serves = settings.serves, .user = ::geteuid()};
   of_broker.devices = std::move(devices);
   // A pause moves memory. Expect at least this rate, including the time to pin memory.
@@ -127,7 +127,7 @@ void Server::set_timer() const {
 
 Result<void> Server::run() {
   std::array<epoll_event, 64> events{};
-  poll_use();
+  saw(use_poll_->look());
   for (;;) {
     set_timer();
     const int count = ::epoll_wait(epoll_.number(), events.data(), events.size(), -1);
@@ -147,7 +147,10 @@ Result<void> Server::run() {
           drain(poll_timer_);
           // NVML queries are nearly all of the work of an idle service.
           quiet_polls_ = std::exchange(has_heard_, false) ? 0 : quiet_polls_ + 1;
-          if (quiet_polls_ % quiet_polls == 0) poll_use();
+          if (quiet_polls_ % quiet_polls == 0) ask_for_use();
+          break;
+        case Source::Use:
+          saw(use_poll_->take_answer());
           break;
         case Source::Signals:
           if (!handle_signal()) return {};
@@ -200,13 +203,12 @@ void Server::reload() {
   }
 }
 
-void Server::poll_use() {
-  if (!nvml_) return;
-  for (const observe::NodeDevice& device : devices_) {
-    if (const auto use = nvml_->use(device.index)) {
-      broker_->saw_use(device.index, *use, now_us());
-    }
-  }
+void Server::ask_for_use() {
+  if (use_poll_->ask()) broker_->will_see_use();
+}
+
+void Server::saw(const std::vector<UsePoll::Seen>& seen) {
+  for (const auto& [device, use] : seen) broker_->saw_use(device, use, now_us());
 }
 
 void Server::let_in() {

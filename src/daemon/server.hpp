@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/fd.hpp"
+#include "daemon/use_poll.hpp"
 #include "daemon/web.hpp"
 #include "share/runtime_socket.hpp"
 
@@ -33,7 +34,7 @@ class Server {
   // AlreadyExists if another service listens there.
   static Result<std::unique_ptr<Server>> open(const ServerSettings& settings,
                                               std::vector<observe::NodeDevice> devices,
-                                              std::optional<observe::Nvml> nvml);
+                                              observe::Nvml nvml);
 
   // Runs until SIGTERM or SIGINT.
   Result<void> run();
@@ -52,14 +53,24 @@ class Server {
     bool is_ending = false;
     bool wants_room = false;
   };
-  enum class Source : std::uint32_t { Listening, Timer, Signals, Poll, Connection, Process, Web };
+  enum class Source : std::uint32_t {
+    Listening,
+    Timer,
+    Signals,
+    Poll,
+    Use,
+    Connection,
+    Process,
+    Web
+  };
 
   explicit Server(const ServerSettings& settings) : settings_(settings) {}
   Result<void> watch(int descriptor, std::uint32_t events, Source source, std::uint64_t id) const;
   void set_timer() const;
   bool handle_signal();
   void reload();
-  void poll_use();
+  void ask_for_use();
+  void saw(const std::vector<UsePoll::Seen>& seen);
   void let_in();
   void receive(ConnectionId id);
   bool may_say_more(Connection& connection) const;
@@ -77,9 +88,8 @@ class Server {
   Fd poll_timer_;
   Fd signals_;
   Fd spare_;  // closed briefly to turn a client away when no descriptors are left
-  std::optional<observe::Nvml> nvml_;
-  std::vector<observe::NodeDevice> devices_;
   std::unique_ptr<Broker> broker_;
+  std::unique_ptr<UsePoll> use_poll_;
   std::unique_ptr<Web> web_;
   std::map<ConnectionId, Connection> connections_;
   ConnectionId last_id_ = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Clients that share a device's time through their boards.
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
 
@@ -19,8 +20,9 @@ using node::TimeGrant;
 // A client that does no more than its board says.
 class TimeClient {
  public:
-  TimeClient(const NodeService& service, const std::string& name, std::uint32_t cap = 100)
-      : raw_(RawClient::at(service, name)) {
+  TimeClient(const NodeService& service, const std::string& name, std::uint32_t cap = 100,
+             int priority = 0)
+      : raw_(RawClient::at(service, name, 0, unlimited, priority)) {
     EXPECT_TRUE(raw_.hear<node::Accepted>());
     raw_.say(node::TimeWish{cap});
     EXPECT_TRUE(raw_.hear<node::TimeBoard>());
@@ -130,6 +132,42 @@ TEST_F(DeviceTime, IsNotHandedOverWhileTheBoardOfTheHolderSaysThatItsWorkRuns) {
   EXPECT_TRUE(comes_true([&] { return holder.grant() == TimeGrant::None; }));
   EXPECT_TRUE(comes_true([&] { return next.grant() != TimeGrant::None; }));
   EXPECT_GE(now_ns(), ends_at) << "although the grace for a silent holder is 5 ms";
+}
+
+// NVML of a simulated card reads the card's books, so a lock on them holds its answers back.
+class SlowNvml {
+ public:
+  explicit SlowNvml(const std::string& card_file) : file_(::open(card_file.c_str(), O_RDWR)) {
+    struct flock all {};
+    all.l_type = F_WRLCK;
+    all.l_whence = SEEK_SET;
+    EXPECT_EQ(::fcntl(file_.number(), F_OFD_SETLKW, &all), 0);
+  }
+
+ private:
+  Fd file_;
+};
+
+TEST_F(DeviceTime, IsTakenFromTheBackgroundWhileNvmlDoesNotAnswer) {
+  start({"--time", "priority"});
+  TimeClient front{*this, "front", 100, 5};
+  TimeClient back{*this, "back"};
+  front.want(true);
+  back.want(true);
+  EXPECT_TRUE(comes_true([&] {
+    back.report_drained();
+    return back.grant() == TimeGrant::None;
+  }));
+  front.want(false);
+  EXPECT_TRUE(comes_true([&] { return back.grant() == TimeGrant::Held; }));
+  const SlowNvml slow{card_file()};
+  // NVML is asked at least once a second.
+  for (int i = 0; i < 60; ++i) {
+    back.raw().say(node::TimeNews{});
+    ::usleep(20'000);
+  }
+  front.want(true);
+  EXPECT_TRUE(comes_true([&] { return back.grant() == TimeGrant::None; }, 5));
 }
 
 TEST_F(DeviceTime, WaitingClientsSeeTheServicesHeartbeat) {

@@ -81,7 +81,11 @@ NodeService::~NodeService() {
   if (HasFailure()) std::fputs(read_file("service.log").c_str(), stderr);
   std::error_code none;
   std::filesystem::remove_all(folder_, none);
-  ::unlink(("/dev/shm/cuvmm-sim-card-" + std::to_string(::geteuid()) + "-" + card_).c_str());
+  ::unlink(card_file().c_str());
+}
+
+std::string NodeService::card_file() const {
+  return "/dev/shm/cuvmm-sim-card-" + std::to_string(::geteuid()) + "-" + card_;
 }
 
 void NodeService::start(const std::vector<std::string>& more,
@@ -152,11 +156,11 @@ RawClient::RawClient(const std::string& socket) {
 }
 
 RawClient RawClient::at(const NodeService& service, const std::string& name, Size guarantee,
-                        Size limit) {
+                        Size limit, int priority) {
   const node::PlaceUuid device = device_of(service.socket());
   RawClient client{service.socket()};
   client.device_ = device;
-  client.say(node::Greeting{.name = name, .places = 1});
+  client.say(node::Greeting{.name = name, .priority = priority, .places = 1});
   client.say(node::HeldAlready{.place = device, .guarantee = guarantee, .limit = limit});
   return client;
 }

@@ -53,6 +53,7 @@ class NodeService : public ::testing::Test {
   int start_and_wait(const std::vector<std::string>& arguments, std::string* said = nullptr);
 
   std::string socket() const { return folder_ + "/d.sock"; }
+  std::string card_file() const;  // the card's books
   std::string file(const std::string& name) const { return folder_ + "/" + name; }
   std::string sim() const { return "--sim=card=" + card_ + ",memory=256M" + more_; }
   // `cuvmm run` of take_turns on that card.
@@ -74,7 +75,7 @@ class RawClient {
   explicit RawClient(const std::string& socket);
   // Connects, greets, and then uses the service's device.
   static RawClient at(const NodeService& service, const std::string& name, Size guarantee = 0,
-                      Size limit = unlimited);
+                      Size limit = unlimited, int priority = 0);
 
   bool is_open() const { return socket_.is_open(); }
   void say(const node::NodeMessage& message) { say(node::encode(message)); }
