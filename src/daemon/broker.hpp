@@ -42,7 +42,10 @@ class Broker {
         end_(std::move(end)),
         send_with_(std::move(send_with)),
         policy_(settings_.times),
-        time_(settings_.devices),
+        time_(settings_.devices,
+              [this](node::ClientId to, std::uint32_t slot, int descriptor) {
+                send_with_(to, node::encode(node::ForegroundBoard{slot}), descriptor);
+              }),
         history_({[this](node::ClientId client) { return name_of(client); },
                   [this](node::ClientId client) { return parties_[client].peer.user; },
                   [this](node::PlaceId place) { return place_name(place); }}) {}
@@ -113,6 +116,8 @@ class Broker {
   bool on(ConnectionId id, Party& party, const node::TimeWish& said, node::Microseconds now);
   bool on(ConnectionId id, Party& party, const node::TimeNews& said, node::Microseconds now);
   bool on(ConnectionId id, Party& party, const node::PausesWithGroup& said, node::Microseconds now);
+  bool on(ConnectionId id, Party& party, const node::YieldsToForeground& said,
+          node::Microseconds now);
   bool on(ConnectionId id, Party& party, const node::StandsStill& said, node::Microseconds now);
   template <class FromTheService>
   bool on(ConnectionId, Party&, const FromTheService&, node::Microseconds) {

@@ -60,6 +60,12 @@ bool Broker::on(ConnectionId id, Party& party, const TimeNews&, Microseconds now
   return true;
 }
 
+bool Broker::on(ConnectionId id, Party& party, const YieldsToForeground&, Microseconds) {
+  if (!party.is_client) return false;
+  time_.yields(id);
+  return true;
+}
+
 ObserverAnswer Broker::change_cap(const Party& by, const TimeTermsAsk& asked, Microseconds now) {
   if (const char* const why_not = why_may_not_change(by, asked.version))
     return {.why_not = why_not};

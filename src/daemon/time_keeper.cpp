@@ -3,9 +3,11 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <fstream>
 #include <new>
 #include <string>
@@ -21,11 +23,13 @@ namespace {
 
 constexpr Microseconds beat_every = 100'000;
 
-// Sealed against shrinking, so that reading the board never faults.
+// Sealed against shrinking, so that reading the board never faults. Of mode 0600, so that another
+// user who gets it for reading cannot reopen it for writing.
 Fd make_board_file() {
   Fd file{::memfd_create("cuvmm-grants", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
   const bool is_made =
-      file.is_open() && ::ftruncate(file.number(), sizeof(GrantBoard)) == 0 &&
+      file.is_open() && ::fchmod(file.number(), 0600) == 0 &&
+      ::ftruncate(file.number(), sizeof(GrantBoard)) == 0 &&
       ::fcntl(file.number(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
   return is_made ? std::move(file) : Fd{};
 }
@@ -88,7 +92,50 @@ void TimeKeeper::terms_changed(ClientId client, const TimeTerms& terms, Microsec
 }
 
 void TimeKeeper::left(ClientId client, Microseconds now) {
-  if (clients_.erase(client) != 0) tell(policy_.left(client, now));
+  if (clients_.erase(client) == 0) return;
+  for (auto& [id, other] : clients_) {
+    const auto slot = other.foregrounds.find(client);
+    if (slot == other.foregrounds.end()) continue;
+    for (GrantWords& words : other.board->devices) words.yields_to.fetch_and(~(1U << slot->second));
+    other.foregrounds.erase(slot);
+  }
+  tell(policy_.left(client, now));
+}
+
+void TimeKeeper::yields(ClientId client) {
+  const auto found = clients_.find(client);
+  if (found != clients_.end()) found->second.yields = true;
+}
+
+// Clients beyond the slots are heeded when the service takes the grant.
+std::uint32_t TimeKeeper::heeded_by(ClientId id, Client& client, PlaceId device) {
+  std::uint32_t heeded = 0;
+  if (!client.yields) return heeded;
+  for (const ClientId above : policy_.above(id, device)) {
+    if (const auto slot = slot_for(id, client, above)) heeded |= 1U << *slot;
+  }
+  return heeded;
+}
+
+std::optional<std::uint32_t> TimeKeeper::slot_for(ClientId id, Client& client, ClientId above) {
+  if (const auto known = client.foregrounds.find(above); known != client.foregrounds.end()) {
+    return known->second;
+  }
+  std::uint32_t taken = 0;
+  for (const auto& [other, slot] : client.foregrounds) taken |= 1U << slot;
+  const auto free = static_cast<std::uint32_t>(std::countr_one(taken));
+  const auto foreground = clients_.find(above);
+  if (free >= GrantBoard::most_foregrounds || foreground == clients_.end()) return {};
+  Fd& file = foreground->second.for_others;
+  if (!file.is_open()) {
+    const std::string path =
+        "/proc/self/fd/" + std::to_string(foreground->second.descriptor.number());
+    file = Fd{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+    if (!file.is_open()) return {};
+  }
+  client.foregrounds[above] = free;
+  send_board_(id, free, file.number());
+  return free;
 }
 
 void TimeKeeper::has_memory_turn(ClientId client, bool has, Microseconds now) {
@@ -152,6 +199,9 @@ void TimeKeeper::tell(const TimePolicy::Decisions& decisions) {
     GrantWords* const words = words_of(found->second, decision.device);
     if (words == nullptr) continue;
     words->window.store(static_cast<std::uint32_t>(decision.window), std::memory_order_relaxed);
+    words->yields_to.store(
+        decision.yields ? heeded_by(decision.client, found->second, decision.device) : 0,
+        std::memory_order_relaxed);
     words->grant.store(grant_word(++last_number_, decision.grant), std::memory_order_release);
     wake_all_shared(words->grant);
     GrantBoard& board = *found->second.board;

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,7 +20,10 @@ namespace cuvmm::daemon {
 // are not trusted: they affect only that client's own time.
 class TimeKeeper {
  public:
-  explicit TimeKeeper(std::vector<observe::NodeDevice> devices) : devices_(std::move(devices)) {}
+  // Sends a client a descriptor of the board of one above it.
+  using SendBoard = std::function<void(node::ClientId to, std::uint32_t slot, int descriptor)>;
+  TimeKeeper(std::vector<observe::NodeDevice> devices, SendBoard send_board)
+      : devices_(std::move(devices)), send_board_(std::move(send_board)) {}
 
   void configure(const node::TimeSettings& settings, node::Microseconds now);
 
@@ -33,6 +37,8 @@ class TimeKeeper {
   // The client has changed its board.
   void news(node::ClientId client, node::Microseconds now);
   void has_memory_turn(node::ClientId client, bool has, node::Microseconds now);
+  // The client takes the boards of those above it.
+  void yields(node::ClientId client);
 
   void time_passed(node::Microseconds now);
   std::optional<node::Microseconds> next_wake() const;
@@ -55,6 +61,9 @@ class TimeKeeper {
     std::unique_ptr<node::GrantBoard, Unmap> board;
     std::map<node::PlaceId, bool> wants;
     bool is_stopped = false;
+    Fd for_others;  // its board, for reading
+    bool yields = false;
+    std::map<node::ClientId, std::uint32_t> foregrounds;  // whose boards it has, in which slots
   };
 
   node::GrantWords* words_of(Client& client, node::PlaceId device) const;
@@ -62,10 +71,13 @@ class TimeKeeper {
   void read_board(node::ClientId id, Client& client, node::Microseconds now);
   void look_for_stopped(node::Microseconds now);
   void tell(const node::TimePolicy::Decisions& decisions);
+  std::uint32_t heeded_by(node::ClientId id, Client& client, node::PlaceId device);
+  std::optional<std::uint32_t> slot_for(node::ClientId id, Client& client, node::ClientId above);
   void report_suspensions();
   void beat(node::Microseconds now);
 
   const std::vector<observe::NodeDevice> devices_;
+  const SendBoard send_board_;
   node::TimePolicy policy_;
   std::map<node::ClientId, Client> clients_;
   std::set<node::PlaceId> suspended_;  // devices reported as such

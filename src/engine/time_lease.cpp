@@ -112,10 +112,28 @@ TimeLease::OfDevice* TimeLease::make_device(int ordinal) {
 bool TimeLease::may_launch(OfDevice& device) {
   const std::uint64_t natively_until = natively_until_.load(std::memory_order_relaxed);
   if (natively_until != 0 && now_ns() < natively_until) return true;
-  const TimeGrant grant = node::grant_in(device.words->grant.load(std::memory_order_acquire));
+  const std::uint32_t word = device.words->grant.load(std::memory_order_acquire);
+  const TimeGrant grant = node::grant_in(word);
   if (grant == TimeGrant::Open) return true;
   if (device.words->wants.load(std::memory_order_relaxed) == 0) wants(device);
-  return grant == TimeGrant::Held && has_room(device);
+  if (grant != TimeGrant::Held) return false;
+  const bool has_above = device.words->yields_to.load(std::memory_order_relaxed) != 0;
+  return !(has_above && lets_others_go_first(device, word)) && has_room(device);
+}
+
+// Boards of one service list the devices in one order.
+bool TimeLease::lets_others_go_first(OfDevice& device, std::uint32_t grant) const {
+  const std::ptrdiff_t index = device.words - grants_->board()->devices.data();
+  const std::uint32_t all = device.words->yields_to.load(std::memory_order_relaxed);
+  for (std::uint32_t slot = 0; slot < node::GrantBoard::most_foregrounds; ++slot) {
+    if ((all >> slot & 1) == 0) continue;
+    const node::GrantBoard* const board = grants_->foreground(slot);
+    if (board == nullptr) continue;
+    const auto& wants = board->devices[static_cast<std::size_t>(index)].wants;
+    if (wants.load(std::memory_order_acquire) == 0) continue;
+    return device.yielding.must_wait(grant, now_ns());
+  }
+  return false;
 }
 
 // Also wakes this process's own thread, which now has work to track.

@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "engine/watch.hpp"
+#include "engine/yielding.hpp"
 #include "lease/leases.hpp"
 #include "sched/estimates.hpp"
 #include "stream/call_barrier.hpp"
@@ -77,6 +78,7 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
   struct OfDevice {
     node::GrantWords* words = nullptr;      // nullptr: the service does not know the device
     std::atomic<std::uint32_t> waiting{0};  // number of threads
+    Yielding yielding;
     // Under lock_.
     Estimates estimates;
     std::array<Stream, most_streams> streams;
@@ -96,6 +98,7 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
   OfDevice* device_of_this_thread();
   OfDevice* make_device(int ordinal);
   bool may_launch(OfDevice& device);
+  bool lets_others_go_first(OfDevice& device, std::uint32_t grant) const;
   bool has_room(OfDevice& device);
   void wait_to_launch(OfDevice& device);
   void wants(OfDevice& device);

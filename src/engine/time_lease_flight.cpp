@@ -16,6 +16,12 @@ namespace {
 constexpr std::uint64_t mark_every_ns = 100'000;
 constexpr std::uint32_t mark_every_operations = 64;
 
+// Of a small window each half has a mark: the first has ended while the second keeps the device
+// busy.
+std::uint64_t mark_every(std::uint64_t window_ns) {
+  return window_ns == 0 ? mark_every_ns : std::min(mark_every_ns, window_ns / 2);
+}
+
 }  // namespace
 
 void TimeLease::submitted(Call call, StreamName stream, std::uint64_t kind) {
@@ -54,7 +60,7 @@ void TimeLease::submitted(Call call, StreamName stream, std::uint64_t kind) {
     device->in_flight_ns += estimate;
     device->ends_at = std::max(device->ends_at, now) + estimate;
     device->words->in_flight_until_ns.store(device->ends_at, std::memory_order_relaxed);
-    const bool is_due = !is_known || known->estimate_ns >= mark_every_ns ||
+    const bool is_due = !is_known || known->estimate_ns >= mark_every(window_ns) ||
                         known->operations >= mark_every_operations;
     if (!is_due || device->flight_count == most_flights) return;
     now_marked = *known;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <atomic>
 
 #include "base/fd.hpp"
@@ -16,12 +17,20 @@ class Grants {
   // nullptr until the first board arrives.
   node::GrantBoard* board() const { return board_.load(std::memory_order_acquire); }
 
+  // The board of a process of higher priority; nullptr if there has been none in this slot.
+  const node::GrantBoard* foreground(std::uint32_t slot) const {
+    return foregrounds_[slot].load(std::memory_order_acquire);
+  }
+
   // Only the connection's thread may call these.
   bool take(const Fd& file);
+  void take_foreground(std::uint32_t slot, const Fd& file);
   void lose();
 
  private:
   std::atomic<node::GrantBoard*> board_{nullptr};
+  std::array<std::atomic<const node::GrantBoard*>, node::GrantBoard::most_foregrounds>
+      foregrounds_{};
 };
 
 class Leases;

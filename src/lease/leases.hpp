@@ -86,7 +86,7 @@ class Leases final : public Lessor {
   void listen();
   void lose();
   // take_note() returns false if the connection must end.
-  void take_board(const Fd& file);
+  void take_board(const Fd& file, std::span<const std::byte> packet);
   bool take_note(const node::Accepted& said);
   bool take_note(const node::Rejected& said);
   bool take_note(const node::PlaceTerms& said);

@@ -114,7 +114,8 @@ void Leases::listen() {
     if (got < 0 && errno == ECONNRESET && !std::exchange(was_reset, true)) continue;
     if (got <= 0) return;
     if (received.descriptors.size() == 1) {
-      take_board(received.descriptors.front());
+      take_board(received.descriptors.front(),
+                 std::span{packet}.first(static_cast<std::size_t>(got)));
       continue;
     }
     const Holding holding{lock_};
@@ -128,8 +129,15 @@ void Leases::listen() {
   }
 }
 
-void Leases::take_board(const Fd& file) {
-  if (sharer_ == nullptr || !grants_.take(file)) return;
+void Leases::take_board(const Fd& file, std::span<const std::byte> packet) {
+  if (sharer_ == nullptr) return;
+  bool is_own = true;
+  hear_one_of<ForegroundBoard>(packet, [&](const ForegroundBoard& said) {
+    is_own = false;
+    grants_.take_foreground(said.slot, file);
+    return true;
+  });
+  if (!is_own || !grants_.take(file)) return;
   if (!std::exchange(shares_time_, true)) sharer_->begin(*this, grants_);
 }
 
@@ -155,7 +163,10 @@ void Leases::lose() {
 bool Leases::take_note(const Accepted&) {
   standing_ = Standing::Connected;
   send(PausesWithGroup{});
-  if (sharer_ != nullptr) send(TimeWish{settings_.cap});
+  if (sharer_ != nullptr) {
+    send(TimeWish{settings_.cap});
+    send(YieldsToForeground{});
+  }
   // The service does not know devices that were added after the greeting.
   for (const Leased& place : places()) {
     if (!place.has_terms) send(use_of(place, 0));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory that the node's service shares with one client: who may launch, and who wants to. The
-// service creates it and sends it with TimeBoard; both sides map it.
+// service creates it and sends it with TimeBoard; both sides map it. Clients of lower priority map
+// it too, but cannot write it (ForegroundBoard).
 #pragma once
 
 #include <array>
@@ -29,6 +30,8 @@ struct alignas(64) GrantWords {
   PlaceUuid device{};                    // before the board is sent
   std::atomic<std::uint32_t> grant{0};   // a futex for threads that wait for a grant
   std::atomic<std::uint32_t> window{0};  // microseconds of device time in flight; 0: no bound
+  // The ForegroundBoards whose `wants` the client heeds during this grant, a bit for each slot.
+  std::atomic<std::uint32_t> yields_to{0};
   // Written by the client, which then sends TimeNews.
   std::atomic<std::uint32_t> wants{0};               // it has work in flight or waiting
   std::atomic<std::uint32_t> drained{0};             // the grant word since which none is in flight
@@ -37,6 +40,7 @@ struct alignas(64) GrantWords {
 
 struct GrantBoard {
   static constexpr std::size_t most_devices = 16;
+  static constexpr std::uint32_t most_foregrounds = 8;
 
   std::atomic<std::uint32_t> changes{0};  // of any grant: a futex for the client's own thread
   std::uint32_t for_later = 0;

@@ -187,6 +187,17 @@ struct TimeBoard {
   static constexpr auto fields(auto&, auto&&) {}
 };
 
+// From an accepted client: it takes ForegroundBoards.
+struct YieldsToForeground {
+  static constexpr auto fields(auto&, auto&&) {}
+};
+// From the service: the packet carries a descriptor for reading the board of a client of higher
+// priority. The slot is the receiver's.
+struct ForegroundBoard {
+  std::uint32_t slot = 0;
+  static constexpr auto fields(auto& self, auto&& field) { field(self.slot); }
+};
+
 // Members of a group pause together: they hold their calls until all have done so and the work of
 // all has ended, and only then move memory. The member whose kernel spins for another's keeps its
 // calls held; the other runs on until that kernel has ended.
@@ -224,7 +235,8 @@ using NodeMessage =
     std::variant<Greeting, HeldAlready, LeaseAsk, LeaseReturn, UseReport, ReclaimAnswer,
                  OutlastedTurn, Accepted, Rejected, PlaceTerms, LeaseGrant, LeaseRefusal,
                  ReclaimDemand, TurnNotice, TurnsOff, LeaseCancel, TimeWish, TimeNews, TimeBoard,
-                 PausesWithGroup, PauseWithGroup, StandsStill, NextGroupStep>;
+                 PausesWithGroup, PauseWithGroup, StandsStill, NextGroupStep, YieldsToForeground,
+                 ForegroundBoard>;
 
 // Truncates names to `longest_name` and holders to `most_holders`.
 std::vector<std::byte> encode(const NodeMessage& message);

@@ -129,6 +129,20 @@ TimeUse TimePolicy::use_of(ClientId client) const {
   return use;
 }
 
+std::vector<ClientId> TimePolicy::above(ClientId client, PlaceId device) const {
+  std::vector<ClientId> found;
+  const auto known = clients_.find(client);
+  if (known == clients_.end()) return found;
+  const Party& party = parties_.at(known->second.party);
+  for (const auto& [id, member] : clients_) {
+    const Party& other = parties_.at(member.party);
+    // One with a cap may have to wait itself.
+    const bool is_above = other.priority > party.priority && other.cap >= 100;
+    if (is_above && !member.is_stopped && member.wanted_at.contains(device)) found.push_back(id);
+  }
+  return found;
+}
+
 std::vector<ClientId> TimePolicy::undrained() const {
   std::vector<ClientId> found;
   for (const auto& [id, member] : clients_) {
@@ -265,6 +279,7 @@ TimeDecision TimePolicy::desired(ClientId client, const Member& member, PlaceId 
   wish.grant = TimeGrant::Held;
   const bool is_behind = settings_.rule == TimeRule::Priority && is_below_others(party, device);
   wish.window = stands ? 0 : is_behind ? settings_.background_window : settings_.window;
+  wish.yields = is_behind && !party.goes_first;
   return wish;
 }
 
@@ -278,9 +293,9 @@ TimePolicy::Decisions TimePolicy::decide(Microseconds now) {
     for (auto& [id, member] : clients_) {
       for (const auto& [device, at] : member.wanted_at) {
         const TimeDecision wish = desired(id, member, device);
-        const auto [told, is_new] =
-            member.told.try_emplace(device, TimeDecision{id, device, TimeGrant::Open, 0});
-        if (told->second.grant == wish.grant && told->second.window == wish.window) continue;
+        const auto [told, is_new] = member.told.try_emplace(
+            device, TimeDecision{.client = id, .device = device, .grant = TimeGrant::Open});
+        if (told->second == wish) continue;
         if ((wish.grant != TimeGrant::None) != gains) continue;
         if (told->second.grant == TimeGrant::Open && !is_new) {
           parties_.at(member.party).was_free_at = now_;

@@ -37,7 +37,7 @@ struct TimeSettings {
   Microseconds suspended_for = 10'000'000;
   Microseconds remembered = 10'000'000;  // how long a client competes after its last work
   Microseconds window = 1'000;           // device time that a holder may have in flight
-  Microseconds background_window = 200;  // the same, if others have a higher priority
+  Microseconds background_window = 100;  // the same, if others have a higher priority
   Microseconds suspended_window = 10'000;
   Microseconds cap_quantum = 5'000;
 };
@@ -53,6 +53,9 @@ struct TimeDecision {
   PlaceId device = 0;
   TimeGrant grant = TimeGrant::None;
   Microseconds window = 0;  // 0: no bound
+  bool yields = false;      // the client lets those above it go first before it loses the grant
+
+  bool operator==(const TimeDecision&) const = default;
 };
 
 // A client's time so far.
@@ -100,6 +103,8 @@ class TimePolicy {
   bool is_suspended(PlaceId device) const;
   TimeGrant grant_of(ClientId client, PlaceId device) const;
   TimeUse use_of(ClientId client) const;
+  // Clients for whose work this one's waits on the device.
+  std::vector<ClientId> above(ClientId client, PlaceId device) const;
   // Clients that had work in flight when their grant ended, and have not reported its end.
   std::vector<ClientId> undrained() const;
   bool has_waiting() const;

@@ -53,7 +53,9 @@ std::vector<NodeMessage> one_of_each() {
       PausesWithGroup{},
       PauseWithGroup{9},
       StandsStill{9, true},
-      NextGroupStep{9, GroupStep::Move}};
+      NextGroupStep{9, GroupStep::Move},
+      YieldsToForeground{},
+      ForegroundBoard{3}};
 }
 
 std::vector<ObserverMessage> one_of_each_observed() {

@@ -121,6 +121,31 @@ TEST(TimePriority, TheForegroundWaitsForNoMoreThanWhatIsInFlight) {
   EXPECT_GT(world.device_time(back), 0.85 * (5 * second - world.device_time(front)));
 }
 
+TEST(TimePriority, TheBackgroundLetsTheForegroundGoFirstUnlessItHasWaitedTooLong) {
+  TimePolicy policy{by(TimeRule::Priority)};
+  policy.came(1, {.priority = 5}, 1);
+  policy.came(2, {}, 1);
+  for (const ClientId id : {1, 2}) {
+    policy.uses(id, 0, 1);
+    policy.wants(id, 0, true, 1);
+  }
+  const auto holds = [](const TimePolicy::Decisions& told, bool yields) {
+    return std::any_of(told.begin(), told.end(), [&](const TimeDecision& one) {
+      return one.client == 2 && one.grant == TimeGrant::Held && one.yields == yields;
+    });
+  };
+  EXPECT_EQ(policy.grant_of(2, 0), TimeGrant::None);
+  EXPECT_TRUE(holds(policy.wants(1, 0, false, 1 * ms), true));
+  policy.wants(1, 0, true, 2 * ms);
+  policy.drained(2, 0, 2 * ms);
+  EXPECT_EQ(policy.grant_of(2, 0), TimeGrant::None);
+  EXPECT_TRUE(holds(policy.passed(1'010 * ms), false));
+  EXPECT_EQ(policy.above(2, 0), std::vector<ClientId>{1});
+  EXPECT_TRUE(policy.above(1, 0).empty());
+  policy.terms_changed(1, {.priority = 5, .cap = 50}, 1'011 * ms);
+  EXPECT_TRUE(policy.above(2, 0).empty()) << "it may have to wait itself";
+}
+
 TEST(TimePriority, TheBackgroundIsNotStarvedByABusyForeground) {
   TimeWorld world{by(TimeRule::Priority)};
   const ClientId front = world.add({.terms = {.priority = 5}, .kernel = ms});
