@@ -56,7 +56,7 @@ class Summary(unittest.TestCase):
         self.assertIn("|  | 1 × NVIDIA A | 1 × NVIDIA A |", made)
         self.assertIn("| driver | 1.2 | 1.2 |", made)
         self.assertIn("| PyTorch 2.0 | passed |  |", made)
-        self.assertIn("| pause and resume |  | passed |", made)
+        self.assertIn("| pause and resume; off the card with all contexts |  | passed |", made)
         self.assertRegex(made, r"device time.* \|  \| \[goals missed\]")
         self.assertIn("| growing buffers without copies |  | **failed** |", made)
         self.assertIn("| unheard_of |  | passed |", made)
