@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 #include "node/message.hpp"
@@ -30,13 +31,17 @@ struct alignas(64) GrantWords {
   PlaceUuid device{};                    // before the board is sent
   std::atomic<std::uint32_t> grant{0};   // a futex for threads that wait for a grant
   std::atomic<std::uint32_t> window{0};  // microseconds of device time in flight; 0: no bound
-  // The ForegroundBoards whose `wants` the client heeds during this grant, a bit for each slot.
-  std::atomic<std::uint32_t> yields_to{0};
   // Written by the client, which then sends TimeNews.
   std::atomic<std::uint32_t> wants{0};               // it has work in flight or waiting
   std::atomic<std::uint32_t> drained{0};             // the grant word since which none is in flight
   std::atomic<std::uint64_t> in_flight_until_ns{0};  // as far as the client knows
+  // Written by the service: the ForegroundBoards whose `wants` the client heeds during this grant,
+  // a bit for each slot.
+  std::atomic<std::uint32_t> yields_to{0};
 };
+// Clients and services of different versions share boards: new words come last.
+static_assert(offsetof(GrantWords, wants) == 24 && offsetof(GrantWords, in_flight_until_ns) == 32 &&
+              offsetof(GrantWords, yields_to) == 40 && sizeof(GrantWords) == 64);
 
 struct GrantBoard {
   static constexpr std::size_t most_devices = 16;
