@@ -108,7 +108,7 @@ TEST_F(DeviceTime, IsTakenFromTheBackgroundWhileNvmlDoesNotAnswer) {
   back.want(true);
   EXPECT_TRUE(comes_true([&] {
     back.report_drained();
-    return back.grant() == TimeGrant::None;
+    return front.grant() == TimeGrant::Held && back.grant() == TimeGrant::None;
   }));
   front.want(false);
   EXPECT_TRUE(comes_true([&] { return back.grant() == TimeGrant::Held; }));
