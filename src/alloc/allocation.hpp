@@ -92,7 +92,7 @@ class Allocation {
 
   struct Holding {
     Size asked;
-    std::uint64_t buffer_id = 0;  // HeldAllocations gives it
+    std::uint64_t buffer_id = 0;  // assigned by HeldAllocations
     AllocationOwner owner;
     Served served;
     std::int16_t device;

@@ -257,7 +257,9 @@ std::vector<ChunkRef> Arena::spare_chunks(bool may_create) {
     ChunkRef spare = state_.store.take_free(kind);
     if (!spare && may_create) {
       Result<ChunkRef> created = state_.store.take(kind, this);
-      if (created.ok()) spare = std::move(*created);
+      if (!created.ok()) break;
+      spare = std::move(*created);
+      state_.created.fetch_add(1, std::memory_order_relaxed);
     }
     if (!spare) break;
     spares.push_back(std::move(spare));

@@ -80,15 +80,17 @@ Size SharingPlan::empty(const Bounds& bounds) {
   Size gained = 0;
   for (const auto& [live, chunk] : order) {
     if (gained >= bounds.gain || moves_ >= bounds.moves) break;
-    gained += empty_one(chunk);
+    gained += empty_one(chunk, live);
   }
   return gained;
 }
 
-Size SharingPlan::empty_one(Index chunk) {
+// Uses as many spares as the chunk has granules only if at least one granule's worth of it is free.
+Size SharingPlan::empty_one(Index chunk, int live_parts) {
   const Chunk from = chunks_[chunk];
   if (from.received != 0) return 0;
-  const Size most_spares = spares_worth(from);
+  const Size free_parts = from.size * LiveParts::parts - static_cast<Size>(live_parts);
+  const Size most_spares = free_parts >= LiveParts::parts ? from.size : from.size - 1;
   Size spares = 0;
   Index granule = from.first;
   for (; granule < from.end; ++granule) {
@@ -97,8 +99,11 @@ Size SharingPlan::empty_one(Index chunk) {
     Index to = find_goal(live);
     if (to == none && spares < most_spares) {
       to = take_spare();
-      if (to == none) lacks_spares_ = true;
-      if (to != none) ++spares;
+      if (to == none) {
+        lacks_spares_ = true;
+      } else {
+        ++spares;
+      }
     }
     if (to == none) break;
     put(granule, to);
@@ -111,17 +116,6 @@ Size SharingPlan::empty_one(Index chunk) {
   chunks_[chunk].is_emptied = true;
   emptied_.push_back(chunk);
   return from.size - spares;
-}
-
-// How many spares to break up a chunk with. As many as the chunk has granules, if less than that
-// is live in it by at least one.
-Size SharingPlan::spares_worth(const Chunk& chunk) const {
-  int live = 0;
-  for (Index granule = chunk.first; granule < chunk.end; ++granule) {
-    live += granules_[granule].live.count();
-  }
-  const auto free = chunk.size * LiveParts::parts - static_cast<Size>(live);
-  return free >= LiveParts::parts ? chunk.size : chunk.size - 1;
 }
 
 SharingPlan::Index SharingPlan::take_spare() {

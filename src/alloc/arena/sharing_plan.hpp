@@ -70,9 +70,8 @@ class SharingPlan {
     bool is_filed = false;
   };
 
-  Size empty_one(Index chunk);
+  Size empty_one(Index chunk, int live_parts);
   Index find_goal(const LiveParts& live);
-  Size spares_worth(const Chunk& chunk) const;
   Index take_spare();
   void put(Index granule, Index chunk);
   void put_back(Index granule);
