@@ -107,7 +107,8 @@ void TimeKeeper::yields(ClientId client) {
   if (found != clients_.end()) found->second.yields = true;
 }
 
-// Clients beyond the slots are heeded when the service takes the grant.
+// If more clients are above this one than it has slots, it heeds the rest only when the service
+// takes its grant.
 std::uint32_t TimeKeeper::heeded_by(ClientId id, Client& client, PlaceId device) {
   std::uint32_t heeded = 0;
   if (!client.yields) return heeded;

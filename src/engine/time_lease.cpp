@@ -117,16 +117,16 @@ bool TimeLease::may_launch(OfDevice& device) {
   if (grant == TimeGrant::Open) return true;
   if (device.words->wants.load(std::memory_order_relaxed) == 0) wants(device);
   if (grant != TimeGrant::Held) return false;
-  const bool has_above = device.words->yields_to.load(std::memory_order_relaxed) != 0;
-  return !(has_above && lets_others_go_first(device, word)) && has_room(device);
+  const std::uint32_t above = device.words->yields_to.load(std::memory_order_relaxed);
+  return !(above != 0 && lets_others_go_first(device, word, above)) && has_room(device);
 }
 
 // Boards of one service list the devices in one order.
-bool TimeLease::lets_others_go_first(OfDevice& device, std::uint32_t grant) const {
+bool TimeLease::lets_others_go_first(OfDevice& device, std::uint32_t grant,
+                                     std::uint32_t above) const {
   const std::ptrdiff_t index = device.words - grants_->board()->devices.data();
-  const std::uint32_t all = device.words->yields_to.load(std::memory_order_relaxed);
   for (std::uint32_t slot = 0; slot < node::GrantBoard::most_foregrounds; ++slot) {
-    if ((all >> slot & 1) == 0) continue;
+    if ((above >> slot & 1) == 0) continue;
     const node::GrantBoard* const board = grants_->foreground(slot);
     if (board == nullptr) continue;
     const auto& wants = board->devices[static_cast<std::size_t>(index)].wants;

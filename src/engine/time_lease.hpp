@@ -98,7 +98,8 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
   OfDevice* device_of_this_thread();
   OfDevice* make_device(int ordinal);
   bool may_launch(OfDevice& device);
-  bool lets_others_go_first(OfDevice& device, std::uint32_t grant) const;
+  // `above`: the slots of the boards to look at.
+  bool lets_others_go_first(OfDevice& device, std::uint32_t grant, std::uint32_t above) const;
   bool has_room(OfDevice& device);
   void wait_to_launch(OfDevice& device);
   void wants(OfDevice& device);
