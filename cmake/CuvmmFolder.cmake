@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # cuvmm_folder(NAME DEPENDS a b ... [SMALL [FAST file ...]]): builds the folder src/NAME as the
 # static library cuvmm_NAME. It may include only its dependencies; tests/layout checks the includes
-# themselves. SMALL: its files are optimised for size rather than speed, except for the FAST ones,
-# which are named without ".cpp".
+# themselves. SMALL: its files are optimised for size rather than speed, except for the FAST ones
+# (cuvmm_made_small).
 function(cuvmm_folder name)
   cmake_parse_arguments(arg "SMALL" "" "DEPENDS;FAST" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp")
@@ -13,14 +13,7 @@ function(cuvmm_folder name)
     target_link_libraries(cuvmm_${name} PUBLIC Threads::Threads ${CMAKE_DL_LIBS} PRIVATE cuvmm_compile)
     set(scope PUBLIC)
     if(arg_SMALL)
-      foreach(file ${arg_FAST})
-        set(fast "${CMAKE_CURRENT_SOURCE_DIR}/${name}/${file}.cpp")
-        if(NOT fast IN_LIST sources)
-          message(FATAL_ERROR "src/${name} has no file ${file}.cpp to optimise for speed.")
-        endif()
-        list(REMOVE_ITEM sources "${fast}")
-      endforeach()
-      cuvmm_made_small(${sources})
+      cuvmm_made_small("${CMAKE_CURRENT_SOURCE_DIR}/${name}" SOURCES ${sources} FAST ${arg_FAST})
     endif()
   else()
     add_library(cuvmm_${name} INTERFACE)

@@ -56,9 +56,18 @@ target_compile_options(cuvmm_compile INTERFACE -ffunction-sections -fdata-sectio
 # Code that is in every preloaded program but off the path of frequent calls is optimised for size.
 # Such files are compiled separately, whatever CUVMM_TOGETHER says.
 option(CUVMM_SMALL "make small what is seldom called" ON)
-function(cuvmm_made_small)  # SOURCE…
+# cuvmm_made_small(FOLDER SOURCES file.cpp ... [FAST file ...]): optimises the sources for size, except
+# for the FAST ones, which are named without FOLDER and ".cpp".
+function(cuvmm_made_small folder)
+  cmake_parse_arguments(arg "" "" "SOURCES;FAST" ${ARGN})
+  foreach(file ${arg_FAST})
+    if(NOT "${folder}/${file}.cpp" IN_LIST arg_SOURCES)
+      message(FATAL_ERROR "${folder} has no file ${file}.cpp to optimise for speed.")
+    endif()
+    list(REMOVE_ITEM arg_SOURCES "${folder}/${file}.cpp")
+  endforeach()
   if(CUVMM_SMALL AND NOT CUVMM_SANITIZE)
-    set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-Os>")
+    set_source_files_properties(${arg_SOURCES} PROPERTIES COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-Os>")
   endif()
 endfunction()
 # A C caller may pass any number as an enum, and the driver must handle it.
