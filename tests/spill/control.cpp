@@ -15,69 +15,11 @@
 #include <optional>
 #include <thread>
 
-#include "engine/control.hpp"
+#include "controlled_process.hpp"
 #include "support/kernels.hpp"
-#include "support/memory.hpp"
-#include "support/unseen_program.hpp"
 
 namespace cuvmm::test {
 namespace {
-
-using share::ControlOutcome;
-using share::ControlRequest;
-using share::ControlWhat;
-
-share::Deadline soon() {
-  return share::Deadline::after(Duration{20'000'000});
-}
-
-class ControlTest : public DriverContract {
- protected:
-  void SetUp() override {
-    DriverContract::SetUp();
-    if (attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) == 0) {
-      GTEST_SKIP() << "the device cannot map memory of the host";
-    }
-    folder_ = std::filesystem::temp_directory_path() / ("cuvmm-test-" + std::to_string(::getpid()));
-    std::filesystem::create_directories(folder_);
-    ::setenv("XDG_RUNTIME_DIR", folder_.c_str(), 1);
-  }
-  void TearDown() override {
-    ::unsetenv("XDG_RUNTIME_DIR");
-    std::filesystem::remove_all(folder_);
-    DriverContract::TearDown();
-  }
-  std::filesystem::path folder_;
-};
-
-// Never destroyed, like a process's engine, since its thread goes on. The memory that it serves can
-// end once nobody asks the thread for anything.
-struct Process {
-  explicit Process(const Driver& driver) {
-    clock.emplace(driver, unseen_program(captures, gate));
-    memory.emplace(
-        Memory::Dependencies{driver, *clock, captures, gate, submission_epoch, [] { return true; }},
-        MemorySettings{});
-    control.emplace(ProgramParts{.driver = driver, .memory = *memory, .calls = calls},
-                    SizeLimit::none(), Duration{0});
-  }
-  void end() {
-    control->shut_down();
-    clock->table().drop_events();
-    end_memory();
-  }
-  void end_memory() {
-    memory.reset();
-    clock.reset();
-  }
-  Captures captures;
-  Gate gate;
-  SubmissionEpoch submission_epoch;
-  CallBarrier calls{CallBarrier::Of::Calls};
-  std::optional<StreamClock> clock;
-  std::optional<Memory> memory;
-  std::optional<Control> control;
-};
 
 std::string only_name_in(const std::filesystem::path& folder) {
   return std::filesystem::directory_iterator {
@@ -85,15 +27,8 @@ std::string only_name_in(const std::filesystem::path& folder) {
     } -> path().filename();
 }
 
-ControlRequest request(ControlWhat what) {
-  ControlRequest words;
-  words.what = what;
-  words.timeout_us = 5'000'000;
-  return words;
-}
-
 TEST_F(ControlTest, PausesAndResumesByTheSocket) {
-  auto& process = *new Process{driver()};
+  auto& process = *new ControlledProcess{driver()};
   process.control->start();
   CUdeviceptr address = 0;
   ASSERT_EQ(process.memory->allocate(&address, 4 * MiB), Answer{CUDA_SUCCESS});
@@ -136,7 +71,7 @@ TEST_F(ControlTest, PausesAndResumesByTheSocket) {
 // Work that runs until end() is called.
 class EndlessWork {
  public:
-  EndlessWork(const Driver& driver, Process& process) {
+  EndlessWork(const Driver& driver, ControlledProcess& process) {
     GIVEN(driver.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
     (void)process.clock->table().find(StreamName{stream_, false});
     GIVEN(driver.cuLaunchHostFunc(
@@ -188,7 +123,7 @@ bool comes_to_pass(const std::function<bool()>& what) {
 }
 
 TEST_F(ControlTest, AResumeCancelsAWaitingPause) {
-  auto& process = *new Process{driver()};
+  auto& process = *new ControlledProcess{driver()};
   process.control->start();
   EndlessWork work{driver(), process};
   LongPause pause;
@@ -211,7 +146,7 @@ TEST_F(ControlTest, AResumeCancelsAWaitingPause) {
 }
 
 TEST_F(ControlTest, AnAbandonedPauseIsCancelled) {
-  auto& process = *new Process{driver()};
+  auto& process = *new ControlledProcess{driver()};
   process.control->start();
   EndlessWork work{driver(), process};
   ControlRequest words = request(ControlWhat::Pause);
@@ -256,7 +191,7 @@ class CallUnderWay {
 };
 
 TEST_F(ControlTest, AResumeCancelsAPauseThatWaitsForACall) {
-  auto& process = *new Process{driver()};
+  auto& process = *new ControlledProcess{driver()};
   process.control->start();
   CallUnderWay call{process.calls};
   LongPause pause;
@@ -275,7 +210,7 @@ TEST_F(ControlTest, AResumeCancelsAPauseThatWaitsForACall) {
 }
 
 TEST_F(ControlTest, AnAbandonedPauseBlocksNobodyWhileACallRuns) {
-  auto& process = *new Process{driver()};
+  auto& process = *new ControlledProcess{driver()};
   process.control->start();
   CallUnderWay call{process.calls};
   ControlRequest words = request(ControlWhat::Pause);
@@ -289,7 +224,7 @@ TEST_F(ControlTest, AnAbandonedPauseBlocksNobodyWhileACallRuns) {
 }
 
 TEST_F(ControlTest, APauseThatTimesOutNamesTheCallAndItsThread) {
-  auto& process = *new Process{driver()};
+  auto& process = *new ControlledProcess{driver()};
   CallUnderWay call{process.calls, "trainer"};
   const auto paused = process.control->pause(Duration{1}, Strict::No);
   ASSERT_FALSE(paused.ok());
@@ -304,7 +239,7 @@ TEST_F(ControlTest, APauseThatTimesOutNamesTheCallAndItsThread) {
 
 // The host memory that a timed-out pause requested is still being cleared when the next one comes.
 TEST_F(ControlTest, APauseSucceedsAfterOneThatTimedOut) {
-  auto& process = *new Process{driver()};
+  auto& process = *new ControlledProcess{driver()};
   CUdeviceptr address = 0;
   ASSERT_EQ(process.memory->allocate(&address, 256 * MiB), Answer{CUDA_SUCCESS});
   fill_pattern(address, 4 * MiB, 5);
@@ -324,85 +259,6 @@ TEST_F(ControlTest, APauseSucceedsAfterOneThatTimedOut) {
   expect_pattern(address, 4 * MiB, 5);
   EXPECT_EQ(process.memory->free(address), Answer{CUDA_SUCCESS});
   EXPECT_TRUE(comes_to_pass([&] { return process.control->ready_bytes() == 0; }));
-  process.end();
-}
-
-share::ControlAnswer told(ControlWhat what, const share::LeftMemory& left = {}) {
-  ControlRequest words = request(what);
-  words.left = left;
-  const auto answer = share::tell(::getpid(), words, soon());
-  EXPECT_TRUE(answer.ok());
-  return answer.ok() ? *answer : share::ControlAnswer{};
-}
-
-TEST_F(ControlTest, OnlyAPausedProcessMayLeaveItsDevices) {
-  auto& process = *new Process{driver()};
-  process.control->start();
-  const auto refused = told(ControlWhat::LeaveDevices);
-  EXPECT_EQ(refused.outcome, ControlOutcome::Refused);
-  EXPECT_EQ(refused.presence, share::Presence::OnDevices);
-  EXPECT_NE(std::string{refused.text.data()}.find("not paused"), std::string::npos);
-  process.end();
-}
-
-TEST_F(ControlTest, AProcessOffItsDevicesDoesNotResumeByItself) {
-  auto& process = *new Process{driver()};
-  process.control->start();
-  CUdeviceptr address = 0;
-  ASSERT_EQ(process.memory->allocate(&address, 4 * MiB), Answer{CUDA_SUCCESS});
-  fill_pattern(address, 4 * MiB, 3);
-  process.submission_epoch.leave();
-  ASSERT_EQ(told(ControlWhat::Pause).outcome, ControlOutcome::Done);
-
-  EXPECT_EQ(told(ControlWhat::LeaveDevices).presence, share::Presence::Leaving);
-  EXPECT_FALSE(process.control->resume(Partly::No).ok());
-  const share::LeftMemory left{0, 500};
-  EXPECT_EQ(told(ControlWhat::HasLeft, left).presence, share::Presence::OffDevices);
-  const auto refused = told(ControlWhat::Resume);
-  EXPECT_EQ(refused.outcome, ControlOutcome::Refused);
-  EXPECT_EQ(refused.is_paused, 1u);
-  EXPECT_EQ(refused.presence, share::Presence::OffDevices);
-  EXPECT_EQ(refused.left, left);
-
-  EXPECT_EQ(told(ControlWhat::HasReturned).presence, share::Presence::OnDevices);
-  EXPECT_EQ(told(ControlWhat::Resume).outcome, ControlOutcome::Done);
-  expect_pattern(address, 4 * MiB, 3);
-  EXPECT_EQ(process.memory->free(address), Answer{CUDA_SUCCESS});
-  EXPECT_TRUE(comes_to_pass([&] { return process.control->ready_bytes() == 0; }));
-  process.end();
-}
-
-// What left is known even if the process that took it off the devices died before the end.
-TEST_F(ControlTest, ARepeatedDepartureKeepsWhatHadLeft) {
-  auto& process = *new Process{driver()};
-  process.control->start();
-  ASSERT_EQ(told(ControlWhat::Pause).outcome, ControlOutcome::Done);
-  const share::LeftMemory expected{510};
-  EXPECT_EQ(told(ControlWhat::LeaveDevices, expected).left, expected);
-  EXPECT_EQ(told(ControlWhat::LeaveDevices).left, expected);
-  const share::LeftMemory left{500};
-  told(ControlWhat::HasLeft, left);
-  EXPECT_EQ(told(ControlWhat::LeaveDevices).left, left);
-  EXPECT_EQ(told(ControlWhat::HasLeft).left, left);
-  told(ControlWhat::HasReturned);
-  EXPECT_EQ(told(ControlWhat::LeaveDevices).left, share::LeftMemory{});
-  told(ControlWhat::HasReturned);
-  EXPECT_EQ(told(ControlWhat::Resume).outcome, ControlOutcome::Done);
-  process.end();
-}
-
-// A command that was overtaken by another must not leave a process off its devices that does not
-// know of it.
-TEST_F(ControlTest, AProcessThatWasBroughtBackHasNotLeft) {
-  auto& process = *new Process{driver()};
-  process.control->start();
-  ASSERT_EQ(told(ControlWhat::Pause).outcome, ControlOutcome::Done);
-  told(ControlWhat::LeaveDevices);
-  told(ControlWhat::HasReturned);
-  const auto late = told(ControlWhat::HasLeft);
-  EXPECT_EQ(late.outcome, ControlOutcome::Refused);
-  EXPECT_EQ(late.presence, share::Presence::OnDevices);
-  EXPECT_EQ(told(ControlWhat::Resume).outcome, ControlOutcome::Done);
   process.end();
 }
 

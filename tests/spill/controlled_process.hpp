@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// A process whose memory is controlled through its socket, as the engine's is.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+
+#include "engine/control.hpp"
+#include "support/memory.hpp"
+#include "support/unseen_program.hpp"
+
+namespace cuvmm::test {
+
+using share::ControlOutcome;
+using share::ControlRequest;
+using share::ControlWhat;
+
+inline share::Deadline soon() {
+  return share::Deadline::after(Duration{20'000'000});
+}
+
+class ControlTest : public DriverContract {
+ protected:
+  void SetUp() override {
+    DriverContract::SetUp();
+    if (attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) == 0) {
+      GTEST_SKIP() << "the device cannot map memory of the host";
+    }
+    folder_ = std::filesystem::temp_directory_path() / ("cuvmm-test-" + std::to_string(::getpid()));
+    std::filesystem::create_directories(folder_);
+    ::setenv("XDG_RUNTIME_DIR", folder_.c_str(), 1);
+  }
+  void TearDown() override {
+    ::unsetenv("XDG_RUNTIME_DIR");
+    std::filesystem::remove_all(folder_);
+    DriverContract::TearDown();
+  }
+  std::filesystem::path folder_;
+};
+
+// Never destroyed, like a process's engine, since its thread goes on. The memory that it serves can
+// end once nobody asks the thread for anything.
+struct ControlledProcess {
+  explicit ControlledProcess(const Driver& driver) {
+    clock.emplace(driver, unseen_program(captures, gate));
+    memory.emplace(
+        Memory::Dependencies{driver, *clock, captures, gate, submission_epoch, [] { return true; }},
+        MemorySettings{});
+    control.emplace(ProgramParts{.driver = driver, .memory = *memory, .calls = calls},
+                    SizeLimit::none(), Duration{0});
+  }
+  void end() {
+    control->shut_down();
+    clock->table().drop_events();
+    end_memory();
+  }
+  void end_memory() {
+    memory.reset();
+    clock.reset();
+  }
+  Captures captures;
+  Gate gate;
+  SubmissionEpoch submission_epoch;
+  CallBarrier calls{CallBarrier::Of::Calls};
+  std::optional<StreamClock> clock;
+  std::optional<Memory> memory;
+  std::optional<Control> control;
+};
+
+inline ControlRequest request(ControlWhat what) {
+  ControlRequest words;
+  words.what = what;
+  words.timeout_us = 5'000'000;
+  return words;
+}
+
+}  // namespace cuvmm::test
