@@ -75,7 +75,7 @@ class MigrationTest : public PauseTest {
   template <class Then>
   static void for_each_call_failing_from(std::optional<Call> begin, CUresult answer, Then then) {
     bool untouched = false;
-    for (std::uint64_t number = 1; !untouched && number < most_calls_of_a_scenario;
+    for (std::uint64_t number = sweep_start(); !untouched && number < most_calls_of_a_scenario;
          number += sweep_step()) {
       SCOPED_TRACE("driver call " + std::to_string(number) + " and all later answer " +
                    name_of(answer));
@@ -234,7 +234,7 @@ TEST_F(MigrationTest, LosesNothingWhicheverCallFails) {
     for (const CUresult fault : {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY}) {
       if (failing == Failing::FromThereOn && fault != CUDA_ERROR_UNKNOWN) continue;
       bool untouched = false;
-      for (std::uint64_t number = 1; !untouched && number < most_calls_of_a_scenario;
+      for (std::uint64_t number = sweep_start(); !untouched && number < most_calls_of_a_scenario;
            number += sweep_step()) {
         SCOPED_TRACE("driver call " + std::to_string(number) +
                      (failing == Failing::Once ? " fails with " : " and all later fail with ") +

@@ -81,7 +81,9 @@ class OwnVirtualMemory {
   }
   void release_now(Handle name) {
     const auto released = program_.chunks->release(name);
-    if (released.is_for_driver) EXPECT_CUDA(test::driver().cuMemRelease(released.handle));
+    if (released.is_for_driver) {
+      EXPECT_CUDA(test::driver().cuMemRelease(released.handle));
+    }
   }
 
   Program& program_;

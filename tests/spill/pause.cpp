@@ -292,7 +292,7 @@ TEST_F(PauseTest, WithoutRoomOnTheDeviceItStaysPausedOrResumesPartly) {
 TEST_F(PauseTest, LosesNothingWhicheverCallFails) {
   for (const CUresult fault : {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY}) {
     bool untouched = false;
-    for (std::uint64_t number = 1; !untouched && number < most_calls_of_a_scenario;
+    for (std::uint64_t number = sweep_start(); !untouched && number < most_calls_of_a_scenario;
          number += sweep_step()) {
       SCOPED_TRACE("driver call " + std::to_string(number) + " fails with " + name_of(fault));
       FaultyDriver faulty{driver()};

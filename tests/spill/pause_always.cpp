@@ -60,8 +60,8 @@ TEST_F(PauseAlways, LosesNothingThoughTheDriverKeepsRefusing) {
   constexpr Duration until_it_gives_up{1'000'000};
   for (const CUresult fault : {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY}) {
     bool untouched = false;
-    for (std::uint64_t number = 1; !untouched && number < most_calls_of_a_scenario;
-         number += 3 * sweep_step()) {
+    for (std::uint64_t number = sweep_start(); !untouched && number < most_calls_of_a_scenario;
+         number += sweep_step()) {
       SCOPED_TRACE("from driver call " + std::to_string(number) + " on: " + name_of(fault));
       FaultyDriver faulty{driver()};
       Program program{faulty, {}};

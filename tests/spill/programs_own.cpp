@@ -222,7 +222,9 @@ struct VariousChunks {
     }
     EXPECT_EQ(chunks.handle_of(*name), own.backing(at)) << "at " << at / granule;
     const auto released = chunks.release(*name);
-    if (released.is_for_driver) EXPECT_CUDA(driver().cuMemRelease(released.handle));
+    if (released.is_for_driver) {
+      EXPECT_CUDA(driver().cuMemRelease(released.handle));
+    }
   }
   ProgramChunks& chunks;
   OwnVirtualMemory own;
@@ -232,7 +234,8 @@ TEST_F(PauseOfOwnMemory, LosesNothingWhicheverCallFails) {
   const std::string held_before = held_by_the_process();
   for (const CUresult fault : {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY}) {
     bool untouched = false;
-    for (std::uint64_t number = 1; !untouched && number < most_calls_of_a_scenario; ++number) {
+    for (std::uint64_t number = sweep_start(); !untouched && number < most_calls_of_a_scenario;
+         number += sweep_step()) {
       SCOPED_TRACE("driver call " + std::to_string(number) + " fails with " + name_of(fault));
       FaultyDriver faulty{driver()};
       Program program{faulty, {}};

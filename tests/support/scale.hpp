@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include "base/size.hpp"
 
@@ -28,9 +29,18 @@ inline std::uint64_t scaled(std::uint64_t count) {
       1, static_cast<std::uint64_t>(static_cast<double>(count) * test_scale()));
 }
 
-// If random tests are shortened, a sweep over failing calls tries only every sweep_step()-th.
+// A sweep whose rounds take long fails every sweep_step()-th call only, except in a stress run.
+// Where it starts depends on the order of the simulated device, so that the orders try different
+// calls.
 inline std::uint64_t sweep_step() {
-  return test_scale() >= 1 ? 1 : static_cast<std::uint64_t>(1 / test_scale());
+  constexpr std::uint64_t plain = 3;
+  if (test_scale() >= 10) return 1;
+  return std::max(plain, static_cast<std::uint64_t>(1 / test_scale()));
+}
+inline std::uint64_t sweep_start() {
+  const char* order = std::getenv("VMM_SIM_ORDER");
+  if (order == nullptr) return 1;
+  return std::string_view{order} == "eager" ? 1 : std::string_view{order} == "lazy" ? 2 : 3;
 }
 
 // CUVMM_TEST_SEED: 1 unless set, so that a plain run repeats itself.
