@@ -104,8 +104,8 @@ BENCHMARK(NewSmallBlocks)
     ->Unit(benchmark::kMillisecond);
 
 // Memory full of blocks, every second of which is freed.
-struct Comb : Ground {
-  Comb(const Driver& with, Size memory, Size size) : Ground(with, memory) {
+struct CombGround : Ground {
+  CombGround(const Driver& with, Size memory, Size size) : Ground(with, memory) {
     const auto all = fill_with(size);
     blocks = all.size();
     for (std::size_t i = 1; i < all.size(); i += 2) {
@@ -121,7 +121,7 @@ struct Comb : Ground {
 
 // The most that compaction can give back, measured with a separate comb.
 Size compactable(const Driver& with, Size memory, Size size) {
-  Comb comb{with, memory, size};
+  CombGround comb{with, memory, size};
   const Size without_moving = comb.windows->trim(0);
   const Size all =
       need_ok(comb.windows->compact(memory, {.copy = comb.nothing_runs.copy_by()}), "compact");
@@ -137,7 +137,7 @@ void comb(benchmark::State& state, const Driver& with, Size memory, Size size) {
   std::size_t fit = 0;
   for ([[maybe_unused]] auto _ : state) {
     const Size by_moving = compactable(with, memory, size);
-    Comb comb{with, memory, size};
+    CombGround comb{with, memory, size};
     fit = comb.blocks;
     const Size back = comb.freed_whole + by_moving;
     const double seconds = times.measure([&] { comb.block(back); });

@@ -26,5 +26,7 @@ function(cuvmm_together target)
     math(EXPR group "0x${digits} % ${groups}")
     set_source_files_properties("${source}" PROPERTIES UNITY_GROUP group${group})
   endforeach()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  # What hides a name of another file hides nothing where each file is compiled separately.
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP
+    UNITY_BUILD_CODE_BEFORE_INCLUDE "#pragma GCC diagnostic ignored \"-Wshadow\"")
 endfunction()

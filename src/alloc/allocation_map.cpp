@@ -21,10 +21,6 @@ T& made(std::atomic<T*>& place, auto make) {
   return *there;
 }
 
-struct MapLock : Lock {
-  MapLock() : Lock(LockOrder::AllocationMap) {}
-};
-
 }  // namespace
 
 struct AllocationMap::Span {
@@ -33,6 +29,9 @@ struct AllocationMap::Span {
 };
 
 struct AllocationMap::Insides {
+  struct MapLock : Lock {
+    MapLock() : Lock(LockOrder::AllocationMap) {}
+  };
   BitLine<span_count> in_use;
   std::array<std::atomic<Span*>, span_count> spans{};
   // Chosen by granule, so that threads seldom contend. No thread holds two of them.

@@ -14,7 +14,8 @@ std::optional<Size> size_in(const Environment& environment, const std::string& n
 
 std::optional<int> number_in(const Environment& environment, const char* name, int most) {
   const char* const text = environment(name);
-  const auto number = text == nullptr ? std::nullopt : read_integer(without_outer_blanks(text));
+  if (text == nullptr) return {};
+  const auto number = read_integer(without_outer_blanks(text));
   if (!number || *number < 0 || *number > most) return {};
   return static_cast<int>(*number);
 }

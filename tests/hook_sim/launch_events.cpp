@@ -22,7 +22,9 @@ class EventOfALaunch : public OnPrimaryContext {
     ASSERT_TRUE(is_proof());
   }
   void TearDown() override {
-    if (event_ != nullptr) EXPECT_DONE(through_door<Call::cuEventDestroy_v2>(event_));
+    if (event_ != nullptr) {
+      EXPECT_DONE(through_door<Call::cuEventDestroy_v2>(event_));
+    }
     OnPrimaryContext::TearDown();
   }
 

@@ -39,7 +39,9 @@ class LimitedBesideACapture : public ::testing::Test {
   void end_capture() {
     CUgraph graph = nullptr;
     through_door<Call::cuStreamEndCapture>(captured_, &graph);
-    if (graph != nullptr) EXPECT_DONE(through_door<Call::cuGraphDestroy>(graph));
+    if (graph != nullptr) {
+      EXPECT_DONE(through_door<Call::cuGraphDestroy>(graph));
+    }
   }
   static CUresult allocate(CUdeviceptr* address, Size size) {
     return through_door<Call::cuMemAlloc_v2>(address, std::size_t{size});

@@ -211,7 +211,9 @@ class DeadlockOfOneThread : public Deadlock {
       EXPECT_CUDA(hooked().cuStreamSynchronize(stream_));
       EXPECT_CUDA(hooked().cuStreamDestroy(stream_));
     }
-    if (event_ != nullptr) EXPECT_CUDA(hooked().cuEventDestroy(event_));
+    if (event_ != nullptr) {
+      EXPECT_CUDA(hooked().cuEventDestroy(event_));
+    }
   }
   void queue(int launches) const {
     for (int i = 0; i < launches; ++i) {

@@ -52,7 +52,9 @@ class ProgramMemoryIpc : public DriverContract {
     const auto places = world->chunks.unmap(address + at * chunk_size, chunk_size);
     EXPECT_CUDA(driver().cuMemUnmap(address + at * chunk_size, chunk_size));
     const auto released = world->chunks.release(found->second);
-    if (released.is_for_driver) EXPECT_CUDA(driver().cuMemRelease(released.handle));
+    if (released.is_for_driver) {
+      EXPECT_CUDA(driver().cuMemRelease(released.handle));
+    }
     mapped.erase(found);
   }
   Answer refusal(CUdeviceptr of) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,7 +15,7 @@ namespace cuvmm::cli {
 // The processes to show, and which of their devices. A device's number is the process' own ordinal.
 struct TopFilter {
   std::vector<int> processes;  // empty: all
-  std::optional<int> device;
+  std::optional<std::uint32_t> device;
   std::string container;  // the beginning of its ID or of its pod's UID; empty: all
 
   bool shows(pid_t process) const {

@@ -46,7 +46,7 @@ std::optional<double> MemoryNow::utilisation() const {
   return static_cast<double>(physical - std::min(cached, physical)) / static_cast<double>(physical);
 }
 
-SeenProcess::SeenProcess(share::SeenFigures seen, std::optional<int> device)
+SeenProcess::SeenProcess(share::SeenFigures seen, std::optional<std::uint32_t> device)
     : seen_(std::move(seen)),
       device_(device),
       user_(name_of_user(seen_.user())),

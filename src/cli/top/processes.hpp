@@ -29,7 +29,7 @@ struct MemoryNow {
 
 class SeenProcess {
  public:
-  SeenProcess(share::SeenFigures seen, std::optional<int> device);
+  SeenProcess(share::SeenFigures seen, std::optional<std::uint32_t> device);
 
   share::SeenFigures& seen() { return seen_; }
   const share::SeenFigures& seen() const { return seen_; }
@@ -52,8 +52,8 @@ class SeenProcess {
 
  private:
   share::SeenFigures seen_;
-  std::optional<int> device_;  // if set, only this device counts
-  std::string user_;           // safe to print
+  std::optional<std::uint32_t> device_;  // if set, only this device counts
+  std::string user_;                     // safe to print
   std::optional<node::Container> container_;
   bool answers_ = false;
   std::deque<std::optional<double>> history_;
