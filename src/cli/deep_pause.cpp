@@ -18,7 +18,7 @@ using share::ControlOutcome;
 using share::ControlWhat;
 using share::LeftMemory;
 using share::Presence;
-using End = DeepPauseOutcome::End;
+using End = CheckpointEnd;
 
 // For answers that take no time, and for another command at work on the same process.
 constexpr Duration a_while{30'000'000};
@@ -109,17 +109,6 @@ std::string why_no_room(pid_t process, const LeftMemory& needed) {
   return {};
 }
 
-End end_of(ProcessCheckpoint::TakenOff taken) {
-  switch (taken) {
-    case ProcessCheckpoint::TakenOff::Yes:
-      return End::OffDevices;
-    case ProcessCheckpoint::TakenOff::No:
-      return End::OnDevices;
-    default:
-      return End::Unknown;
-  }
-}
-
 DeepPauseOutcome unknown(const std::string& why) {
   return {.end = End::Unknown, .why = why, .times = {}, .left = 0};
 }
@@ -142,11 +131,10 @@ DeepPauseOutcome take_off(pid_t process, ProcessCheckpoint::Begun begun, Duratio
   const Told granted = tell(process, ControlWhat::LeaveDevices, expected_to_leave(before));
   if (!granted.answer) return unknown(granted.why);
   const auto outcome = checkpoint->take_off(begun, timeout);
-  const std::string why =
-      outcome.is_off == ProcessCheckpoint::TakenOff::Yes ? "" : outcome.why.text();
-  if (outcome.is_off == ProcessCheckpoint::TakenOff::No) return stays(process, why);
+  const std::string why = outcome.end == End::OffDevices ? "" : outcome.why.text();
+  if (outcome.end == End::OnDevices) return stays(process, why);
   DeepPauseOutcome done{
-      .end = end_of(outcome.is_off), .why = why, .times = checkpoint->times(), .left = 0};
+      .end = outcome.end, .why = why, .times = checkpoint->times(), .left = 0};
   if (done.end != End::OffDevices) return done;
   LeftMemory left = granted.answer->left;
   if (sum(left) == 0) left = difference(before, memory_in_use(nvml, process));

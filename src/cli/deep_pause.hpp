@@ -12,12 +12,7 @@
 namespace cuvmm::cli {
 
 struct DeepPauseOutcome {
-  enum class End : std::uint8_t {
-    OffDevices,
-    OnDevices,  // as after a plain pause
-    Unknown,    // a step failed and could not be undone; `cuvmm resume` tries again
-  };
-  End end = End::Unknown;
+  CheckpointEnd end = CheckpointEnd::Unknown;  // then `cuvmm resume` tries again
   std::string why;  // unless OffDevices
   CheckpointTimes times;
   Size left = 0;  // bytes, where NVML says so

@@ -71,7 +71,7 @@ void print_times(int process, const char* what, const CheckpointTimes& times) {
 }
 
 void print_deep(int process, const DeepPauseOutcome& outcome) {
-  if (outcome.end == DeepPauseOutcome::End::OnDevices) {
+  if (outcome.end == CheckpointEnd::OnDevices) {
     fmt::print("{}: its contexts and modules stay on the device: {}\n", process, outcome.why);
     return;
   }
@@ -118,12 +118,12 @@ int complain(int process, const std::string& why) {
 // The rest of `pause --deep`, once the process is paused.
 int pause_deeply(const PauseRequest& request, int process, Duration timeout, nlohmann::json& one) {
   const DeepPauseOutcome outcome = take_off_devices(process, timeout);
-  const bool is_off = outcome.end == DeepPauseOutcome::End::OffDevices;
+  const bool is_off = outcome.end == CheckpointEnd::OffDevices;
   one["off_devices"] = is_off;
   one["left_bytes"] = outcome.left;
   one["why_on_devices"] = printable(outcome.why);
   add_times(one, outcome.times);
-  if (outcome.end == DeepPauseOutcome::End::Unknown) {
+  if (outcome.end == CheckpointEnd::Unknown) {
     one["done"] = false;
     return complain(process, outcome.why + "; `cuvmm resume` goes on from here");
   }

@@ -20,24 +20,27 @@ struct CheckpointTimes {
   std::uint64_t unlock_us = 0;
 };
 
+// Where a process is after it was to be taken off its devices.
+enum class CheckpointEnd : std::uint8_t {
+  OffDevices,
+  OnDevices,  // as before
+  Unknown,    // a step failed and could not be undone: its calls stay locked
+};
+
 class ProcessCheckpoint {
  public:
   // Loads and starts the driver that the process uses.
   static Result<ProcessCheckpoint> of(pid_t process);
 
-  enum class TakenOff : std::uint8_t {
-    Yes,
-    No,     // it is on its devices, as before
-    Stuck,  // its calls stay locked; bring_back() may help later
-  };
   struct Outcome {
-    TakenOff is_off = TakenOff::Yes;
-    Error why;  // unless Yes
+    CheckpointEnd end = CheckpointEnd::OffDevices;
+    Error why;  // unless OffDevices
   };
   enum class Begun : std::uint8_t { No, ByAnother };
   // Locks the process's driver calls, waiting at most `timeout` for those inside, and takes it off
   // the card. If another process of cuvmm's has begun with it, goes on from there; otherwise a
-  // process that is not running belongs to another tool, and is left alone.
+  // process that is not running belongs to another tool, and is left alone. After Unknown,
+  // bring_back() may help later.
   Outcome take_off(Begun begun, Duration timeout);
   // To the card, and unlocks its calls. What fails can be repeated.
   Result<void> bring_back();
