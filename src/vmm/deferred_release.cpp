@@ -13,6 +13,7 @@ namespace {
 struct Debt {
   Deferred what;
   std::function<CUresult()> ask;
+  CUmemGenericAllocationHandle chunk;  // 0: it is something else
 };
 
 struct Ledger {
@@ -29,11 +30,20 @@ Ledger*& ledger() {
 
 }  // namespace
 
-void detail::defer(Deferred what, std::function<CUresult()> ask) {
+void detail::defer(Deferred what, std::function<CUresult()> ask,
+                   CUmemGenericAllocationHandle chunk) {
   Ledger& book = *ledger();
   const Holding holding{book.lock};
-  book.debts.push_back({what, std::move(ask)});
+  book.debts.push_back({what, std::move(ask), chunk});
   ++book.count;
+}
+
+bool is_release_deferred(CUmemGenericAllocationHandle handle) {
+  if (handle == 0 || deferred_releases() == 0) return false;
+  Ledger& book = *ledger();
+  const Holding holding{book.lock};
+  return std::any_of(book.debts.begin(), book.debts.end(),
+                     [&](const Debt& debt) { return debt.chunk == handle; });
 }
 
 std::size_t deferred_releases() {

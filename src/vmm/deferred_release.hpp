@@ -22,7 +22,7 @@ inline bool taken_back(CUresult answer) {
 }
 
 namespace detail {
-void defer(Deferred what, std::function<CUresult()> ask);
+void defer(Deferred what, std::function<CUresult()> ask, CUmemGenericAllocationHandle chunk = 0);
 }  // namespace detail
 
 // `ask` makes the driver call. It must own whatever has to live until the call succeeds.
@@ -37,6 +37,14 @@ void release_or_defer(Deferred what, Ask ask) {
 inline void defer_release(Deferred what, std::function<CUresult()> ask) {
   detail::defer(what, std::move(ask));
 }
+
+// A reference to a chunk, by `ask`. While that is deferred, the driver still knows the handle.
+template <class Ask>
+void release_chunk_or_defer(CUmemGenericAllocationHandle handle, Ask ask) {
+  if (taken_back(ask()) || taken_back(ask())) return;
+  detail::defer(Deferred::Handle, std::move(ask), handle);
+}
+bool is_release_deferred(CUmemGenericAllocationHandle handle);
 
 // The number of deferred releases. 0 unless the driver refused, which a healthy driver never does.
 std::size_t deferred_releases();
