@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "alloc/program_chunks.hpp"
 
+#include <algorithm>
 #include <mutex>
 #include <shared_mutex>
 
 #include "alloc/eviction_set.hpp"
-#include "trace/record_event.hpp"
+#include "vmm/deferred_release.hpp"
 
 namespace cuvmm {
 namespace {
@@ -13,9 +14,9 @@ namespace {
 // A driver's handles are addresses or small numbers; these are neither.
 constexpr CUmemGenericAllocationHandle first_invented = 0xC0DE'0000'0000'0000;
 
-constexpr const char* goes_by_several_handles = "the driver knows it by several handles";
 constexpr const char* backs_an_array = "it backs a sparse array";
 constexpr const char* is_used_by_the_host = "the host may access it";
+constexpr const char* is_mapped_in_part = "the program has mapped a part of it";
 
 Access access_of(CUmemAccess_flags flags) {
   if (flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return Access::ReadWrite;
@@ -119,7 +120,7 @@ ProgramChunks::Handle ProgramChunks::retained(Handle handle, CUdeviceptr address
     return chunk.name;
   }
   chunk.has_aliases = true;
-  chunk.stays = goes_by_several_handles;
+  chunk.stays = ProgramChunk::goes_by_several_handles;
   return add_name(place->chunk, handle, forgotten);
 }
 
@@ -137,7 +138,7 @@ void ProgramChunks::for_each(Visit visit) const {
 
 // A reference that is ours must not be given up in place of one that the program never had.
 ProgramChunks::Handle ProgramChunks::unknown(Handle name) const {
-  bool is_ours = false;
+  bool is_ours = is_release_deferred(name);
   if (some_taken_over_) {
     for_each([&](const auto& chunk) { is_ours |= chunk->moved && chunk->moved->handle() == name; });
   }
@@ -145,7 +146,7 @@ ProgramChunks::Handle ProgramChunks::unknown(Handle name) const {
 }
 
 ProgramChunks::Handle ProgramChunks::handle_of(Handle name) const {
-  if (is_empty()) return name;
+  if (is_empty()) return is_release_deferred(name) ? 0 : name;
   const Reading reading{lock_};
   const auto found = names_.find(name);
   if (found == names_.end()) return unknown(name);
@@ -155,7 +156,10 @@ ProgramChunks::Handle ProgramChunks::handle_of(Handle name) const {
 
 ProgramChunks::Release ProgramChunks::release(Handle name) {
   Release release{.chunk = nullptr, .name = name, .handle = name};
-  if (is_empty()) return release;
+  if (is_empty()) {
+    if (is_release_deferred(name)) release.handle = 0;
+    return release;
+  }
   const Writing writing{lock_};
   const auto found = names_.find(name);
   if (found == names_.end()) {
@@ -166,9 +170,20 @@ ProgramChunks::Release ProgramChunks::release(Handle name) {
   release.handle = found->second.handle;
   release.is_for_driver = !release.chunk->is_taken_over;
   --release.chunk->references;
-  if (--found->second.references == 0) names_.erase(found);
+  if (--found->second.references == 0) {
+    names_.erase(found);
+    rename_if_gone(*release.chunk);
+  }
   count();
   return release;
+}
+
+// A chunk that goes by several handles keeps one of those that are left.
+void ProgramChunks::rename_if_gone(ProgramChunk& chunk) {
+  if (chunk.references == 0 || names_.contains(chunk.name)) return;
+  for (const auto& [name, named] : names_) {
+    if (named.chunk.get() == &chunk) chunk.name = name;
+  }
 }
 
 void ProgramChunks::restore(const Release& release) {
@@ -188,6 +203,12 @@ const ProgramChunks::Place* ProgramChunks::find(CUdeviceptr address) const {
   return found->second.contains(address) ? &found->second : nullptr;
 }
 
+// What is mapped right behind it; nullptr if nothing is.
+const ProgramChunks::Place* ProgramChunks::behind(const Place& place) const {
+  const auto next = places_.find(place.address + place.size);
+  return next != places_.end() ? &next->second : nullptr;
+}
+
 template <class Visit>
 void ProgramChunks::for_each_in(CUdeviceptr address, Size size, Visit visit) {
   auto at = places_.upper_bound(address);
@@ -201,15 +222,18 @@ bool ProgramChunks::contains(CUdeviceptr address) const {
   return find(address) != nullptr;
 }
 
-void ProgramChunks::mapped(CUdeviceptr address, Size size, Handle name) {
+void ProgramChunks::mapped(CUdeviceptr address, Size size, Handle name, Size offset) {
   Place forgotten;  // destroyed without the lock
   const Writing writing{lock_};
   const auto found = names_.find(name);
   if (found == names_.end()) return;  // a multicast object
   const std::shared_ptr<ProgramChunk>& chunk = found->second.chunk;
-  if (chunk->is_imported()) chunk->size = size;
+  if (chunk->is_imported()) chunk->size = std::max(chunk->size, offset + size);
+  if (offset != 0 || size != chunk->size) chunk->stays = is_mapped_in_part;
+  forgotten =
+      std::exchange(places_[address], Place{.address = address, .size = size, .chunk = chunk});
+  if (forgotten.chunk != nullptr) std::erase(forgotten.chunk->mapped_at, address);
   chunk->mapped_at.push_back(address);
-  forgotten = std::exchange(places_[address], Place{.address = address, .chunk = chunk});
   count();
 }
 
@@ -323,77 +347,10 @@ std::vector<ProgramChunks::Place> ProgramChunks::places_of(const ProgramChunk& c
 std::vector<ProgramChunks::Place> ProgramChunks::run_from(CUdeviceptr address) const {
   const Reading reading{lock_};
   std::vector<Place> run;
-  for (const Place* place = find(address); place != nullptr;) {
+  for (const Place* place = find(address); place != nullptr; place = behind(*place)) {
     run.push_back(*place);
-    const auto next = places_.find(place->address + place->chunk->size);
-    place = next != places_.end() ? &next->second : nullptr;
   }
   return run;
-}
-
-ChunkRef ProgramChunks::backing(const ProgramChunk& chunk) const {
-  const Reading reading{lock_};
-  return chunk.moved;
-}
-
-Result<ChunkRef> ProgramChunks::take_over(ProgramChunk& chunk, CUdeviceptr address) {
-  Handle handle = 0;
-  int surplus = 0;
-  ChunkRef taken;
-  {
-    const Writing writing{lock_};
-    if (chunk.moved) return chunk.moved;
-    if (chunk.has_aliases) {
-      return Error{.kind = ErrorKind::NotSupported,
-                   .doing = "refer to the program's chunk",
-                   .subject = goes_by_several_handles};
-    }
-    if (chunk.references == 0) {
-      TRY(driver_.check(
-          driver_.cuMemRetainAllocationHandle(&handle, reinterpret_cast<void*>(address)),
-          "refer to the program's chunk"));
-    } else {
-      handle = names_.at(chunk.name).handle;
-      surplus = chunk.references - 1;
-    }
-    taken = ChunkRef::adopt(Chunk::adopt(driver_, handle, chunk.size, chunk.properties));
-    chunk.moved = taken;
-    chunk.is_taken_over = some_taken_over_ = true;
-  }
-  for (; surplus > 0; --surplus) {
-    const Chunk given_up = Chunk::adopt(driver_, handle, chunk.size, chunk.properties);
-  }
-  return taken;
-}
-
-void ProgramChunks::set_backing(CUdeviceptr address, bool is_mapped, const AccessSet& access) {
-  const Writing writing{lock_};
-  Place& place = places_.at(address);
-  place.is_mapped = is_mapped;
-  place.access_now = access;
-}
-
-// The program's own release has been recorded if it has no reference.
-void ProgramChunks::record(TraceEvent event, const ProgramChunk& chunk) {
-  if (chunk.references == 0) return;
-  CUVMM_TRACE(.event = event, .flags = trace_flag::native,
-              .device = static_cast<std::int16_t>(chunk.properties.location.id),
-              .detail = static_cast<std::uint32_t>(chunk.properties.location.id),
-              .size = chunk.size, .other = chunk.name);
-}
-
-void ProgramChunks::left(ProgramChunk& chunk) {
-  record(TraceEvent::Release, chunk);
-  chunk.counted.reset();
-  const Writing writing{lock_};
-  chunk.moved = {};
-}
-
-void ProgramChunks::came_back(ProgramChunk& chunk, const ChunkRef& as) {
-  if (!chunk.moved) record(TraceEvent::Create, chunk);
-  if (!chunk.counted && as->location().is_device()) count_natively(chunk);
-  const Writing writing{lock_};
-  chunk.moved = as;
 }
 
 }  // namespace cuvmm

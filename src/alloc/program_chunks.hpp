@@ -34,9 +34,10 @@ class NativeCount {
 // A chunk that the program created or imported itself. Exists while the program has a reference to
 // it or a mapping of it.
 struct ProgramChunk {
-  std::uint64_t id = 0;  // never reused in this process
-  Size size = 0;         // 0: imported, and never mapped
-  CUmemAllocationProp properties{};
+  std::uint64_t id = 0;                   // never reused in this process
+  Size size = 0;                          // 0: imported, and never mapped
+  CUmemAllocationProp properties{};       // with which the driver created it
+  bool has_added_type = false;            // the program did not ask for file descriptors of it
   CUmemGenericAllocationHandle name = 0;  // the program's handle, while it has references
   int references = 1;                     // the program's
   const char* stays = nullptr;            // why it cannot leave its device
@@ -49,6 +50,17 @@ struct ProgramChunk {
   bool has_aliases = false;  // several of the driver's handles name it: it cannot be taken over
 
   bool is_imported() const { return properties.type == CU_MEM_ALLOCATION_TYPE_INVALID; }
+  bool is_exportable() const {
+    return (static_cast<unsigned>(properties.requestedHandleTypes) & file_descriptor) != 0;
+  }
+  static CUmemAllocationHandleType with_file_descriptor(CUmemAllocationHandleType types) {
+    return static_cast<CUmemAllocationHandleType>(static_cast<unsigned>(types) | file_descriptor);
+  }
+  static CUmemAllocationHandleType without_file_descriptor(CUmemAllocationHandleType types) {
+    return static_cast<CUmemAllocationHandleType>(static_cast<unsigned>(types) & ~file_descriptor);
+  }
+  static constexpr unsigned file_descriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  static constexpr const char* goes_by_several_handles = "the driver knows it by several handles";
 };
 
 // The chunks of virtual memory that the program manages itself, with cuMemCreate and cuMemMap: how
@@ -90,15 +102,17 @@ class ProgramChunks {
   // Where a chunk is mapped.
   struct Place {
     CUdeviceptr address = 0;
+    Size size = 0;
     std::shared_ptr<ProgramChunk> chunk;
     AccessSet access;        // as the program set it
     bool continues = false;  // the program set access to it together with the place before it
     bool is_mapped = true;   // false while the chunk is away
     AccessSet access_now;    // none while it is away
 
-    bool contains(CUdeviceptr at) const { return at - address < chunk->size; }
+    bool contains(CUdeviceptr at) const { return at - address < size; }
   };
-  void mapped(CUdeviceptr address, Size size, Handle name);
+  // `offset` is that of the first mapped byte in the chunk.
+  void mapped(CUdeviceptr address, Size size, Handle name, Size offset = 0);
   // Call before the driver unmaps them.
   std::vector<Place> unmap(CUdeviceptr address, Size size);
   void restore(std::vector<Place> places);
@@ -117,8 +131,15 @@ class ProgramChunks {
   // Of a chunk that was taken over; empty while it is away.
   ChunkRef backing(const ProgramChunk& chunk) const;
 
-  // For a pause (alloc/program_eviction.hpp). Until it ends, the program makes none of the calls
-  // above but imported() and contains().
+  // Whether other processes can import all of run_from(). NotSupported if they cannot, and a chunk
+  // of it must stay as it is.
+  Result<bool> is_exportable_from(CUdeviceptr address) const;
+  // Whether the chunk was made exportable although the program did not ask for that.
+  bool has_added_type(Handle name) const;
+  bool has_added_type_at(CUdeviceptr address) const;
+
+  // For a pause (alloc/program_eviction.hpp), or to make chunks exportable. Until it ends, the
+  // program makes none of the calls above but imported() and contains().
   std::vector<std::shared_ptr<ProgramChunk>> chunks_on(int device) const;
   AccessSet devices() const;  // those with chunks
   Size bytes_on_devices() const;
@@ -130,6 +151,9 @@ class ProgramChunks {
   // The chunk is nowhere mapped any more, or another one is mapped in its place.
   void left(ProgramChunk& chunk);
   void came_back(ProgramChunk& chunk, const ChunkRef& as);
+  // An exportable chunk is mapped wherever the one that was taken over was.
+  void made_exportable(ProgramChunk& chunk, const ChunkRef& as,
+                       const CUmemAllocationProp& properties);
 
   bool is_empty() const { return count_.load(std::memory_order_acquire) == 0; }
 
@@ -145,9 +169,11 @@ class ProgramChunks {
   Handle add_name(const std::shared_ptr<ProgramChunk>& chunk, Handle handle,
                   std::shared_ptr<ProgramChunk>& forgotten);
   bool is_another(Handle handle) const;
+  void rename_if_gone(ProgramChunk& chunk);
   Handle unknown(Handle name) const;
   void stays(Handle name, const char* why);
   const Place* find(CUdeviceptr address) const;
+  const Place* behind(const Place& place) const;
   template <class Visit>
   void for_each_in(CUdeviceptr address, Size size, Visit visit);
   int device_of(const ProgramChunk& chunk) const;  // -1: none

@@ -18,9 +18,7 @@ bool ProgramLending::Lent::is_there() const {
 Result<Memory::Lent> ProgramLending::lend(CUdeviceptr address, const Lending::Secret& fresh) {
   const auto places = chunks_.run_from(address);
   if (places.empty()) return Error::invalid(lending, "nothing is mapped there");
-  for (const ProgramChunks::Place& place : places) {
-    const auto types = static_cast<unsigned>(place.chunk->properties.requestedHandleTypes);
-    if ((types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0) continue;
+  if (!TRY(chunks_.is_exportable_from(address))) {
     return Error{.kind = ErrorKind::NotSupported,
                  .doing = lending,
                  .subject = "the program created a chunk of it without a handle type"};

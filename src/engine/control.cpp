@@ -156,6 +156,28 @@ Result<Size> Control::move_out_cold(DeviceMemory& device, Size wanted, Duration 
   return moved;
 }
 
+// Again if the program has mapped more of it by then.
+Result<void> Control::make_exportable(CUdeviceptr address, Duration within) {
+  const ProgramParts& program = pauser_.program();
+  const char* why = nullptr;
+  while (why == nullptr && !TRY(program.chunks->is_exportable_from(address))) {
+    // A pause waits for the calls in progress, of which this thread's is one. At the end of the
+    // scope the thread waits for the end of a pause.
+    const CallBarrier::OutsideBarrier stepped_out{program.calls};
+    const Alone alone{busy_, Busy::Request, within, within};
+    if (!alone.is_mine()) {
+      why = "another request takes too long";
+    } else if (stays_out_.load() || program.calls.is_abandoned() || placement_.is_stuck()) {
+      why = "the process is about to end, or its memory is still being moved";
+    } else if (!pauser_.is_paused()) {
+      const HookBypass bypass;
+      TRY(exchange_.make_exportable(address, within));
+    }
+  }
+  if (why == nullptr) return {};
+  return Error{.kind = ErrorKind::TimedOut, .doing = "make memory exportable", .subject = why};
+}
+
 ChunkCounters Control::spilled() const {
   ChunkCounters sum;
   for (const DeviceMemory* device : memory_.devices().all()) {

@@ -8,6 +8,7 @@
 #include "engine/pause_tally.hpp"
 #include "sched/kernel_facts.hpp"
 #include "share/control.hpp"
+#include "spill/exportable_exchange.hpp"
 #include "spill/pause.hpp"
 #include "spill/placement.hpp"
 #include "spill/spill_ahead.hpp"
@@ -27,6 +28,7 @@ class Control {
         ahead_(ahead),
         idle_(idle),
         pauser_(dependencies),
+        exchange_(pauser_.program()),
         placement_(dependencies, uses_),
         kernels_(dependencies.driver) {}
 
@@ -62,6 +64,10 @@ class Control {
   // does not allow that.
   Size cold_bytes(int device) const;
   Result<Size> move_out_cold(DeviceMemory& device, Size wanted, Duration within);
+  // For a thread inside one of the program's calls, which counts as outside meanwhile. Makes memory
+  // exportable that the program manages itself (ExportableExchange), if it is not yet. Waits for a
+  // pause to end.
+  Result<void> make_exportable(CUdeviceptr address, Duration within = Duration{5'000'000});
   // Counts only operations that found memory to move.
   const PauseTally& pauses() const { return pauses_; }
   const PauseTally& resumes() const { return resumes_; }
@@ -93,7 +99,8 @@ class Control {
   std::atomic<bool> stays_out_{false};
   pid_t process_ = 0;  // the process that has the upkeep thread
   Pauser pauser_;
-  SpillAhead spill_ahead_;  // for the upkeep thread only
+  ExportableExchange exchange_;  // used only under busy_
+  SpillAhead spill_ahead_;       // for the upkeep thread only
   std::atomic<bool> places_{false};
   std::uint64_t next_placing_us_ = 0;
   LastUses uses_;

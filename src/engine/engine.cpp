@@ -59,7 +59,8 @@ std::unique_ptr<Control> make_control(const Driver& driver, Serving* serving, Ca
                        [&scheduling](std::uint64_t until) { return scheduling.settle_all(until); },
                    .is_scheduled = [&scheduling] { return scheduling.is_on(); },
                    .forget_ended_work = [&time_lease] { time_lease.forget_ended_work(); },
-                   .chunks = &serving->program_chunks},
+                   .chunks = &serving->program_chunks,
+                   .captures = &serving->captures},
       ahead);
 }
 

@@ -35,13 +35,17 @@ Answer LegacyIpc::handle_of(CUdeviceptr address, CUipcMemHandle* handle) {
     lent->write(handle);
     return CUDA_SUCCESS;
   }
+  return refuse_handle(lent.error());
+}
+
+CUresult LegacyIpc::refuse_handle(const Error& why) {
   // The driver has no IPC handles for stream-ordered memory either.
-  if (lent.error().kind != ErrorKind::InvalidArgument) {
-    const std::string why = lent.error().text();
-    if (lent.error().kind == ErrorKind::NotSupported) {
-      CUVMM_LOG_ONCE(Warning, "cannot make an IPC handle: %s", why.c_str());
+  if (why.kind != ErrorKind::InvalidArgument) {
+    const std::string text = why.text();
+    if (why.kind == ErrorKind::NotSupported) {
+      CUVMM_LOG_ONCE(Warning, "cannot make an IPC handle: %s", text.c_str());
     } else {
-      CUVMM_LOG(Warning, "cannot make an IPC handle: %s", why.c_str());
+      CUVMM_LOG(Warning, "cannot make an IPC handle: %s", text.c_str());
     }
   }
   return CUDA_ERROR_INVALID_VALUE;

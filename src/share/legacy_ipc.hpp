@@ -26,6 +26,9 @@ class LegacyIpc {
   // Peer access of the context has changed.
   Result<void> access_changed(CUcontext context) { return borrower_.access_changed(context); }
 
+  // The answer to a request for a handle that cannot be made. Logs why.
+  static CUresult refuse_handle(const Error& why);
+
   // Whether a process under cuvmm made the handle.
   static bool is_ours(const CUipcMemHandle& handle) {
     return share::IpcHandle::read(handle).is_ours();

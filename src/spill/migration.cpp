@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "vmm/deferred_release.hpp"
-
 namespace cuvmm {
 namespace {
 
@@ -14,24 +12,6 @@ constexpr Size exchanged_at_once = 256 * MiB;
 constexpr int tries = 3;
 
 }  // namespace
-
-struct Migration::CopyStream {
-  explicit CopyStream(const Driver& with) : driver(with) {
-    // Falls back to the legacy stream, which does as well: nothing else is running.
-    if (driver.cuStreamCreate(&handle, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) handle = nullptr;
-  }
-  ~CopyStream() {
-    if (handle == nullptr) return;
-    release_or_defer(Deferred::Handle, [driver = &driver, handle = handle] {
-      return driver->cuStreamDestroy(handle);
-    });
-  }
-  CopyStream(const CopyStream&) = delete;
-  CopyStream& operator=(const CopyStream&) = delete;
-
-  const Driver& driver;
-  CUstream handle = nullptr;
-};
 
 Migration::Migration(const Driver& driver, DeviceMemory& device, EvictionSet evicted)
     : driver_(driver),
@@ -119,11 +99,7 @@ bool Migration::copy(const Group& group) {
     return copies.finish();
   };
   const bool copied = copy_all().ok();
-  if (!copied && !copies.is_over()) {  // the copy may still be writing there
-    defer_release(Deferred::Copy, [stream = stream_, kept = *place] {
-      return stream->driver.cuStreamSynchronize(stream->handle);
-    });
-  }
+  if (!copied && !copies.is_over()) stream_->keep_until_idle(*place);
   return copied;
 }
 

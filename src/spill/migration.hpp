@@ -8,8 +8,8 @@
 
 #include "alloc/device_memory.hpp"
 #include "alloc/eviction_set.hpp"
+#include "spill/copy_stream.hpp"
 #include "vmm/copy_bytes.hpp"
-#include "vmm/scratch_mapping.hpp"
 
 namespace cuvmm {
 
@@ -19,8 +19,6 @@ namespace cuvmm {
 // driver refuses, nothing is lost.
 class Migration {
  public:
-  struct CopyStream;
-
   Migration(const Driver& driver, DeviceMemory& device, EvictionSet evicted);
   ~Migration();
   Migration(const Migration&) = delete;

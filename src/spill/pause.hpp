@@ -71,6 +71,7 @@ class Pauser {
   Result<PauseReport> resume(Partly partly);
 
   bool is_paused() const { return is_paused_; }
+  const ProgramParts& program() const { return program_; }
   // Memory that is swapped out, and memory that came back only as far as the host.
   Size paused_bytes() const { return away_bytes() + on_host_bytes(); }
 

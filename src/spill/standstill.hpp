@@ -22,6 +22,7 @@ struct ProgramParts {
   std::function<void()> forget_ended_work = [] {};
   // The virtual memory that the program manages itself; nullptr if nothing records it.
   ProgramChunks* chunks = nullptr;
+  const Captures* captures = nullptr;  // nullptr if nothing tracks them
 };
 
 // Polled by long steps: false once the caller no longer wants the result.

@@ -137,9 +137,8 @@ Chunk& Chunk::operator=(Chunk&& other) noexcept {
 Chunk::~Chunk() {
   if (driver_ == nullptr) return;
   if (origin_ == Origin::Created) record(TraceEvent::Release, handle_, size_, location_);
-  release_chunk_or_defer(handle_, [driver = driver_, handle = handle_] {
-    return driver->cuMemRelease(handle);
-  });
+  release_chunk_or_defer(
+      handle_, [driver = driver_, handle = handle_] { return driver->cuMemRelease(handle); });
 }
 
 Result<void> Chunk::release() {

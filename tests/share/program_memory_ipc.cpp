@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "ipc_world.hpp"
+#include "spill/exportable_exchange.hpp"
 #include "vmm/deferred_release.hpp"
 
 namespace cuvmm::test {
@@ -29,11 +30,12 @@ class ProgramMemoryIpc : public DriverContract {
     DriverContract::TearDown();
   }
 
-  void add(Size at, CUmemAllocationHandleType type = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+  void add(Size at, CUmemAllocationHandleType type = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+           int device = 0) {
     CUmemAllocationProp properties{};
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties.requestedHandleTypes = type;
-    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
     Handle handle = 0;
     ASSERT_CUDA(driver().cuMemCreate(&handle, chunk_size, &properties, 0));
     handle = world->chunks.created(handle, chunk_size, properties);
@@ -60,6 +62,15 @@ class ProgramMemoryIpc : public DriverContract {
   Answer refusal(CUdeviceptr of) {
     CUipcMemHandle handle{};
     return world->ipc.handle_of(of, &handle);
+  }
+
+  void make_exportable(CUdeviceptr of) {
+    CallBarrier calls{CallBarrier::Of::Calls};
+    const ProgramParts parts{
+        .driver = driver(), .memory = world->memory, .calls = calls, .chunks = &world->chunks};
+    ExportableExchange exchange{parts};
+    const auto made = exchange.make_exportable(of, std::chrono::seconds{5});
+    ASSERT_TRUE(made.ok()) << made.error().text();
   }
 
   std::unique_ptr<IpcWorld> world;
@@ -132,6 +143,64 @@ TEST_F(ProgramMemoryIpc, WithoutAHandleTypeItIsRefusedAsNatively) {
   EXPECT_EQ(refusal(address + chunk_size), Answer{CUDA_ERROR_INVALID_VALUE});
   end(1);
   EXPECT_EQ(refusal(address), Answer{CUDA_SUCCESS});
+}
+
+TEST_F(ProgramMemoryIpc, MadeExportableItIsTheSameMemoryInBothProcesses) {
+  add(0, CU_MEM_HANDLE_TYPE_NONE);
+  add(1);
+  add(2, CU_MEM_HANDLE_TYPE_NONE);
+  fill_pattern(address, 3 * chunk_size, 5);
+  GIVEN(synchronize());
+  make_exportable(address);
+  expect_pattern(address, 3 * chunk_size, 5);
+  Child child{"borrows"};
+  lend_to(child, *world, address, 3 * chunk_size, 5);
+  child.link().wait_for_signal();
+  expect_pattern(address, 3 * chunk_size, 6);
+  child.link().signal();
+  EXPECT_EQ(child.wait(), 0);
+}
+
+CHILD_ROLE(keeps_what_was_lent) {
+  PrimaryContext context;
+  IpcWorld world{driver()};
+  const CUdeviceptr opened = world.open(link.receive<CUipcMemHandle>());
+  link.signal();
+  link.wait_for_signal();  // the owner has mapped another chunk there
+  expect_pattern(opened, chunk_size, 5);
+  EXPECT_EQ(world.ipc.close(opened), Answer{CUDA_SUCCESS});
+}
+
+TEST_F(ProgramMemoryIpc, BorrowersOfAnExchangedChunkKeepItWhenAnotherTakesItsPlace) {
+  add(0, CU_MEM_HANDLE_TYPE_NONE);
+  fill_pattern(address, chunk_size, 5);
+  GIVEN(synchronize());
+  make_exportable(address);
+  Child child{"keeps_what_was_lent"};
+  child.link().send(world->handle_of(address));
+  child.link().wait_for_signal();
+  end(0);
+  add(0, CU_MEM_HANDLE_TYPE_NONE);
+  fill_pattern(address, chunk_size, 9);
+  GIVEN(synchronize());
+  EXPECT_EQ(refusal(address), Answer{CUDA_ERROR_INVALID_VALUE}) << "that one is not exportable";
+  child.link().signal();
+  EXPECT_EQ(child.wait(), 0);
+}
+
+// Without a context on its own device, the copy is made by the device that uses it.
+TEST_F(ProgramMemoryIpc, MemoryOfAPeerIsMadeExportableToo) {
+  NEEDS_DEVICES(2);
+  add(0, CU_MEM_HANDLE_TYPE_NONE, 1);
+  fill_pattern(address, chunk_size, 5);
+  GIVEN(synchronize());
+  make_exportable(address);
+  expect_pattern(address, chunk_size, 5);
+  EXPECT_EQ(refusal(address), Answer{CUDA_SUCCESS});
+  unsigned device = 0;
+  EXPECT_CUDA(
+      driver().cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address));
+  EXPECT_EQ(device, 1u);
 }
 
 }  // namespace

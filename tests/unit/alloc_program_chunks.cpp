@@ -4,6 +4,9 @@
 
 #include "alloc/program_chunks.hpp"
 #include "alloc_memory_world.hpp"
+#include "trace/writer.hpp"
+#include "unit/trace_world.hpp"
+#include "vmm/deferred_release.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -113,6 +116,81 @@ TEST_F(ProgramChunksTest, ImportingOnesOwnChunkRefersToIt) {
   EXPECT_EQ(counted(), 0U);
   chunks().imported(8);
   EXPECT_EQ(counted(), 0U) << "it counts where it was created";
+}
+
+TEST_F(ProgramChunksTest, AMappingOfAPartEndsWhereThePartDoes) {
+  const Handle chunk = created(7);
+  chunks().mapped(somewhere, chunk_size / 2, chunk, chunk_size / 2);
+  EXPECT_TRUE(chunks().contains(somewhere + chunk_size / 2 - 1));
+  EXPECT_FALSE(chunks().contains(somewhere + chunk_size / 2));
+  const Handle next = created(8);
+  chunks().mapped(somewhere + chunk_size / 2, chunk_size, next);
+  EXPECT_EQ(chunks().run_from(somewhere).size(), 2U);
+  EXPECT_EQ(chunks().bytes_on_devices(), chunk_size) << "only whole chunks can leave";
+  EXPECT_FALSE(chunks().is_exportable_from(somewhere).ok());
+}
+
+// The driver may know a chunk by several handles; each is one of the program's names for it.
+TEST_F(ProgramChunksTest, AChunkThatHasLostOneOfItsHandlesIsStillListedOnce) {
+  const Handle first = created(7);
+  chunks().mapped(somewhere, chunk_size, first);
+  const Handle second = chunks().retained(8, somewhere);
+  EXPECT_NE(first, second);
+  EXPECT_EQ(chunks().chunks_on(0).size(), 1U);
+  chunks().release(second);
+  EXPECT_EQ(chunks().chunks_on(0).size(), 1U);
+  chunks().release(first);
+  EXPECT_EQ(chunks().chunks_on(0).size(), 1U) << "the mapping keeps it";
+}
+
+// A real chunk, whose books are those of `chunks`.
+Handle given_chunk(ProgramChunks& chunks, const CUmemAllocationProp& properties) {
+  Handle handle = 0;
+  EXPECT_CUDA(driver().cuMemCreate(&handle, chunk_size, &properties, 0));
+  return chunks.created(handle, chunk_size, properties);
+}
+
+TEST_F(ProgramChunksTest, AReleaseThatTheDriverRefusesForNowCannotBeMadeASecondTime) {
+  ProgramChunks own{faulty.driver(), memory()};
+  const Handle chunk = given_chunk(own, on_device());
+  own.mapped(somewhere, chunk_size, chunk);
+  {
+    const auto places = own.places_of(*own.chunks_on(0).front());
+    ASSERT_TRUE(own.take_over(*places.front().chunk, somewhere).ok());
+  }
+  own.unmap(somewhere, chunk_size);
+  faulty.fail_from(1, CUDA_ERROR_UNKNOWN);
+  EXPECT_FALSE(own.release(chunk).is_for_driver);
+  faulty.stop_failing();
+  EXPECT_EQ(own.release(chunk).handle, 0U);
+  EXPECT_EQ(own.handle_of(chunk), 0U);
+  EXPECT_EQ(retry_releases(), 0U);
+  EXPECT_EQ(own.handle_of(chunk), chunk) << "the number may be another chunk's by now";
+}
+
+// The driver refused to map all of what was to take its place, so it leaves a second time.
+TEST_F(ProgramChunksTest, WhatHasNotComeBackIsRecordedAsReleasedOnce) {
+  const OwnFolder folder;
+  const std::string path = folder.in("t");
+  {
+    auto writer = TraceWriter::start({.file = path});
+    ASSERT_TRUE(writer.ok()) << writer.error().text();
+    const Handle name = given_chunk(chunks(), on_device());
+    chunks().mapped(somewhere, chunk_size, name);
+    const auto chunk = chunks().chunks_on(0).front();
+    const ChunkRef taken = *chunks().take_over(*chunk, somewhere);
+    chunks().left(*chunk);
+    chunks().left(*chunk);
+    chunks().came_back(*chunk, taken);
+    chunks().unmap(somewhere, chunk_size);
+    chunks().release(name);
+  }
+  int released = 0;
+  for (const TraceRecord& record : records_of(path)) {
+    released += record.event == TraceEvent::Release;
+    released -= record.event == TraceEvent::Create;
+  }
+  EXPECT_EQ(released, 0);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory shared between processes by 64-byte handles. The driver handles its own memory.
 #include "base/log.hpp"
+#include "engine/control.hpp"
 #include "hook/serve.hpp"
 
 namespace cuvmm::hook {
@@ -31,8 +32,13 @@ CUresult open(const Forward<call>& forward, CUdeviceptr* address, const CUipcMem
 
 CUVMM_HOOK(cuIpcGetMemHandle, CUipcMemHandle* handle, CUdeviceptr address) {
   const auto handle_of = [&](LegacyIpc& ipc) -> Answer {
-    const auto held = forward.engine().serving()->memory.find(address);
+    const Serving& serving = *forward.engine().serving();
+    const auto held = serving.memory.find(address);
     if (held && is_past_requested_size(*held, address)) return CUDA_ERROR_INVALID_VALUE;
+    if (handle != nullptr && serving.program_chunks.contains(address)) {
+      const auto made = forward.engine().control()->make_exportable(address);
+      if (!made.ok()) return LegacyIpc::refuse_handle(made.error());
+    }
     return ipc.handle_of(address, handle);
   };
   return serve_or_forward(forward, handle_of, handle, address);

@@ -35,6 +35,17 @@ CUresult ask_about_native(const Forward<call>& forward, CUdeviceptr address,
                         [&] { return forward.announced(arguments...); });
 }
 
+// The handle types of a chunk are those that the program asked for.
+void hide_added_type(const Serving& serving, CUdeviceptr address, CUpointer_attribute attribute,
+                     void* data) {
+  if (attribute != CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES) return;
+  if (!serving.program_chunks.has_added_type_at(address)) return;
+  std::uint64_t types = 0;
+  std::memcpy(&types, data, sizeof types);
+  types &= ~std::uint64_t{ProgramChunk::file_descriptor};
+  std::memcpy(data, &types, sizeof types);
+}
+
 // The answer that the driver gives for an unknown address. The driver knows cuvmm's mapping at
 // `address`, so it is asked about another address, which it reports back as the host pointer.
 template <class Ask>
@@ -147,7 +158,11 @@ CUVMM_HOOK(cuPointerGetAttribute, void* data, CUpointer_attribute attribute, CUd
     return with_tokens(forward, address,
                        [&] { return forward.announced(data, attribute, address); });
   }
-  if (!held) return ask_about_native(forward, address, data, attribute, address);
+  if (!held) {
+    const CUresult answer = ask_about_native(forward, address, data, attribute, address);
+    if (answer == CUDA_SUCCESS) hide_added_type(*serving, address, attribute, data);
+    return answer;
+  }
   const auto ours = pointer_answer(serving->memory, *held, address, attribute);
   if (!ours) {
     return ask_when_there(forward, Effect::Reads,
@@ -170,7 +185,14 @@ CUVMM_HOOK(cuPointerGetAttributes, unsigned count, CUpointer_attribute* attribut
     return with_tokens(forward, address,
                        [&] { return forward.announced(count, attributes, data, address); });
   }
-  if (!held) return ask_about_native(forward, address, count, attributes, data, address);
+  if (!held) {
+    const CUresult answer = ask_about_native(forward, address, count, attributes, data, address);
+    const Serving* const serving = forward.engine().serving();
+    for (unsigned i = 0; serving != nullptr && answer == CUDA_SUCCESS && i < count; ++i) {
+      hide_added_type(*serving, address, attributes[i], data[i]);
+    }
+    return answer;
+  }
   if (is_past_requested_size(*held, address)) {
     return answer_as_unknown(count, attributes, data, address, [&](CUdeviceptr instead) {
       return forward(count, attributes, data, instead);

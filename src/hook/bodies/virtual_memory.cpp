@@ -56,10 +56,16 @@ CUVMM_HOOK(cuMemImportFromShareableHandle, Handle* chunk, void* shared,
   return answer;
 }
 
+// A chunk that cuvmm has made exportable is not, as far as the program knows.
 CUVMM_HOOK(cuMemExportToShareableHandle, void* shared, Handle chunk, CUmemAllocationHandleType type,
            unsigned long long flags) {
-  const CUresult answer = forward(shared, handle_of(forward, chunk), type, flags);
   ProgramChunks* const chunks = chunks_of(forward);
+  const bool is_file = type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  if (chunks != nullptr && is_file && chunks->has_added_type(chunk)) {
+    const CUresult refused = forward.announce();
+    return refused != CUDA_SUCCESS ? refused : CUDA_ERROR_INVALID_VALUE;
+  }
+  const CUresult answer = forward(shared, handle_of(forward, chunk), type, flags);
   if (chunks != nullptr && answer == CUDA_SUCCESS) {
     chunks->pin(chunk, pin::exported);
   }
@@ -100,7 +106,7 @@ CUVMM_HOOK(cuMemMap, CUdeviceptr address, size_t size, size_t offset, Handle chu
   const CUresult answer =
       outside_ours(forward, address, size, address, size, offset, handle_of(forward, chunk), flags);
   ProgramChunks* const chunks = chunks_of(forward);
-  if (chunks != nullptr && answer == CUDA_SUCCESS) chunks->mapped(address, size, chunk);
+  if (chunks != nullptr && answer == CUDA_SUCCESS) chunks->mapped(address, size, chunk, offset);
   return answer;
 }
 
@@ -182,11 +188,18 @@ CUVMM_HOOK(cuMulticastBindMem, Handle object, size_t offset, Handle chunk, size_
   return answer;
 }
 
-// While the process is paused, the driver does not know the chunk.
+// While the process is paused, the driver does not know the chunk. The handle types are those that
+// the program asked for.
 CUVMM_HOOK(cuMemGetAllocationPropertiesFromHandle, CUmemAllocationProp* properties, Handle chunk) {
   const CallBarrier::Pass pass{forward.engine().calls(),
                                Call::cuMemGetAllocationPropertiesFromHandle};
-  return forward(properties, handle_of(forward, chunk));
+  const CUresult answer = forward(properties, handle_of(forward, chunk));
+  const ProgramChunks* const chunks = chunks_of(forward);
+  if (answer == CUDA_SUCCESS && chunks != nullptr && chunks->has_added_type(chunk)) {
+    properties->requestedHandleTypes =
+        ProgramChunk::without_file_descriptor(properties->requestedHandleTypes);
+  }
+  return answer;
 }
 
 CUVMM_HOOK(cuMemGetAccess, unsigned long long* flags, const CUmemLocation* location,

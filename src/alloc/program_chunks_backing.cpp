@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the driver has behind the program's chunks: for pauses, and to make chunks exportable.
+#include <mutex>
+#include <shared_mutex>
+
+#include "alloc/program_chunks.hpp"
+#include "trace/record_event.hpp"
+
+namespace cuvmm {
+namespace {
+
+// Why no exportable chunk may take its place; nullptr if one may.
+const char* why_not_exchangeable(const ProgramChunk& chunk) {
+  if (chunk.is_imported()) return "another process created it";
+  if (chunk.stays != nullptr) return chunk.stays;
+  const bool is_on_host = chunk.moved && chunk.moved->location().is_host();
+  if (chunk.properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE || is_on_host) {
+    return "it is not on a device";
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Result<bool> ProgramChunks::is_exportable_from(CUdeviceptr address) const {
+  bool are_all = true;
+  const Reading reading{lock_};
+  for (const Place* place = find(address); place != nullptr; place = behind(*place)) {
+    const ProgramChunk& chunk = *place->chunk;
+    const bool is_whole = place->size == chunk.size;
+    if (chunk.is_exportable() && is_whole) continue;
+    are_all = false;
+    if (const char* const why = is_whole ? why_not_exchangeable(chunk) : chunk.stays) {
+      return Error{.kind = ErrorKind::NotSupported,
+                   .doing = "make the program's chunk exportable",
+                   .subject = why,
+                   .asked = chunk.size};
+    }
+  }
+  return are_all;
+}
+
+bool ProgramChunks::has_added_type(Handle name) const {
+  if (is_empty()) return false;
+  const Reading reading{lock_};
+  const auto found = names_.find(name);
+  return found != names_.end() && found->second.chunk->has_added_type;
+}
+
+bool ProgramChunks::has_added_type_at(CUdeviceptr address) const {
+  if (is_empty()) return false;
+  const Reading reading{lock_};
+  const Place* const place = find(address);
+  return place != nullptr && place->chunk->has_added_type;
+}
+
+ChunkRef ProgramChunks::backing(const ProgramChunk& chunk) const {
+  const Reading reading{lock_};
+  return chunk.moved;
+}
+
+Result<ChunkRef> ProgramChunks::take_over(ProgramChunk& chunk, CUdeviceptr address) {
+  Handle handle = 0;
+  int surplus = 0;
+  ChunkRef taken;
+  {
+    const Writing writing{lock_};
+    if (chunk.moved) return chunk.moved;
+    if (chunk.has_aliases) {
+      return Error{.kind = ErrorKind::NotSupported,
+                   .doing = "refer to the program's chunk",
+                   .subject = ProgramChunk::goes_by_several_handles};
+    }
+    if (chunk.references == 0) {
+      TRY(driver_.check(
+          driver_.cuMemRetainAllocationHandle(&handle, reinterpret_cast<void*>(address)),
+          "refer to the program's chunk"));
+    } else {
+      handle = names_.at(chunk.name).handle;
+      surplus = chunk.references - 1;
+    }
+    taken = ChunkRef::adopt(Chunk::adopt(driver_, handle, chunk.size, chunk.properties));
+    chunk.moved = taken;
+    chunk.is_taken_over = some_taken_over_ = true;
+  }
+  for (; surplus > 0; --surplus) {
+    const Chunk given_up = Chunk::adopt(driver_, handle, chunk.size, chunk.properties);
+  }
+  return taken;
+}
+
+void ProgramChunks::set_backing(CUdeviceptr address, bool is_mapped, const AccessSet& access) {
+  const Writing writing{lock_};
+  Place& place = places_.at(address);
+  place.is_mapped = is_mapped;
+  place.access_now = access;
+}
+
+// The program's own release has been recorded if it has no reference.
+void ProgramChunks::record(TraceEvent event, const ProgramChunk& chunk) {
+  if (chunk.references == 0) return;
+  CUVMM_TRACE(.event = event, .flags = trace_flag::native,
+              .device = static_cast<std::int16_t>(chunk.properties.location.id),
+              .detail = static_cast<std::uint32_t>(chunk.properties.location.id),
+              .size = chunk.size, .other = chunk.name);
+}
+
+void ProgramChunks::left(ProgramChunk& chunk) {
+  // It is away already if only a part of another one had been mapped in its place.
+  if (chunk.moved) record(TraceEvent::Release, chunk);
+  chunk.counted.reset();
+  const Writing writing{lock_};
+  chunk.moved = {};
+}
+
+void ProgramChunks::came_back(ProgramChunk& chunk, const ChunkRef& as) {
+  if (!chunk.moved) record(TraceEvent::Create, chunk);
+  if (!chunk.counted && as->location().is_device()) count_natively(chunk);
+  const Writing writing{lock_};
+  chunk.moved = as;
+}
+
+// The trace knows the chunk by the program's handle, which stays the same.
+void ProgramChunks::made_exportable(ProgramChunk& chunk, const ChunkRef& as,
+                                    const CUmemAllocationProp& properties) {
+  const Writing writing{lock_};
+  chunk.moved = as;
+  chunk.properties = properties;
+  chunk.has_added_type = true;
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spill/exportable_exchange.hpp"
+
+#include <time.h>
+
+#include "base/clock.hpp"
+#include "base/log.hpp"
+#include "base/undo.hpp"
+#include "driver/current_context.hpp"
+#include "vmm/copy_bytes.hpp"
+
+namespace cuvmm {
+namespace {
+
+constexpr const char* exchanging = "make the program's memory exportable";
+constexpr const char* a_capture_lives = "a stream capture is in progress";
+
+Error not_now(const char* why) {
+  return {.kind = ErrorKind::NotSupported, .doing = exchanging, .subject = why};
+}
+
+}  // namespace
+
+Result<void> ExportableExchange::make_exportable(CUdeviceptr address, Duration within) {
+  if (TRY(program_.chunks->is_exportable_from(address))) return {};
+  const auto is_capturing = [this] {
+    return program_.captures != nullptr && program_.captures->any();
+  };
+  const char* why = why_not_quiescible(program_);
+  if (why == nullptr && is_capturing()) why = a_capture_lives;
+  if (why != nullptr) return not_now(why);
+  const std::uint64_t until =
+      now_ns() + static_cast<std::uint64_t>(std::chrono::nanoseconds{within}.count());
+  TRY(hold_still(program_, exchanging, until, until));
+  const Undo let_continue{[this] { go_on(program_); }};
+  if (is_capturing()) return not_now(a_capture_lives);
+  const RelaxedCapture relaxed{program_.driver};
+  return exchange_all(address);
+}
+
+Result<void> ExportableExchange::exchange_all(CUdeviceptr address) {
+  const Driver& driver = program_.driver;
+  std::shared_ptr<CopyStream> stream;
+  CUcontext of_stream = nullptr;
+  TRY(program_.chunks->is_exportable_from(address));  // the program may have changed something
+  for (const Place& place : program_.chunks->run_from(address)) {
+    if (place.chunk->is_exportable()) continue;
+    // A program may use memory of a device without a context there, through a peer.
+    CUcontext context = program_.memory.contexts().any_on(place.chunk->properties.location.id);
+    if (context == nullptr) context = current_context(driver);
+    const InContext in_context{driver, context};
+    TRY(driver.check(in_context.answer(), exchanging));
+    if (context != of_stream) stream = std::make_shared<CopyStream>(driver);
+    of_stream = context;
+    TRY(exchange(place, stream));
+  }
+  return {};
+}
+
+Result<void> ExportableExchange::exchange(const Place& place,
+                                          const std::shared_ptr<CopyStream>& stream) {
+  ProgramChunks& chunks = *program_.chunks;
+  ProgramChunk& chunk = *place.chunk;
+  CUmemAllocationProp wanted = chunk.properties;
+  wanted.requestedHandleTypes = ProgramChunk::with_file_descriptor(wanted.requestedHandleTypes);
+  const ChunkRef fresh = TRY(create(chunk.size, wanted));
+  const ChunkRef old = TRY(chunks.take_over(chunk, place.address));
+  TRY(copy(old, fresh, stream));
+  Remap remap{program_.driver};
+  for (const Place& one : chunks.places_of(chunk)) {
+    remap.separate();  // the neighbours are other chunks, perhaps of other reservations
+    remap.add(one.address, {old, one.access_now}, {fresh, one.access});
+  }
+  TRY(commit(remap));
+  chunks.made_exportable(chunk, fresh, wanted);
+  return {};
+}
+
+// Takes free memory of cuvmm's own if there is no other.
+Result<ChunkRef> ExportableExchange::create(Size size, const CUmemAllocationProp& wanted) const {
+  for (bool is_last = false;; is_last = true) {
+    auto made = Chunk::create_as(program_.driver, size, wanted);
+    if (made.ok()) return ChunkRef::adopt(std::move(made).value());
+    if (is_last || made.error().kind != ErrorKind::OutOfMemory) return made.error();
+    for (DeviceMemory* const device : program_.memory.devices().all()) {
+      const bool is_there = device->ordinal() == wanted.location.id;
+      if (is_there) device->store().reclaim(device->location(), size);
+    }
+  }
+}
+
+// Through a mapping of its own: the program may have mapped the chunk where nothing can read it.
+Result<void> ExportableExchange::copy(const ChunkRef& from, const ChunkRef& to,
+                                      const std::shared_ptr<CopyStream>& stream) const {
+  const Driver& driver = program_.driver;
+  const Size granule = TRY(granularity_of(driver, from->location()));
+  const auto mapping = TRY(ScratchMapping::of(driver, granule, {from, to}, current_device(driver)));
+  CopyBytes copies{driver, stream->handle};
+  const CUdeviceptr begin = mapping->addresses.address();
+  auto copied =
+      copies.add(begin + from->size(), begin, from->size(), from->location(), to->location());
+  if (copied.ok()) copied = copies.finish();
+  if (!copied.ok() && !copies.is_over()) stream->keep_until_idle(mapping);
+  return copied;
+}
+
+// Both chunks have the contents, so it does not matter which of them is mapped. While neither is,
+// the program must not continue, unless it ends.
+Result<void> ExportableExchange::commit(Remap& remap) {
+  constexpr timespec a_moment{.tv_sec = 0, .tv_nsec = 1'000'000};
+  for (;; ::nanosleep(&a_moment, nullptr)) {
+    Result<void> done = remap.commit(*this);
+    if (done.ok() || !remap.is_torn()) return done;
+    int count = 0;
+    if (program_.driver.cuDeviceGetCount(&count) == CUDA_ERROR_DEINITIALIZED) return done;
+    CUVMM_LOG_ONCE(Warning, "%s: the program waits until the driver maps it again",
+                   done.error().text().c_str());
+  }
+}
+
+void ExportableExchange::set_backing(At at, const ChunkRef& /*chunk*/, const AccessSet& access) {
+  program_.chunks->set_backing(at.address, true, access);
+}
+
+void ExportableExchange::remove_backing(At at, const ChunkRef& /*chunk*/) {
+  program_.chunks->set_backing(at.address, false, AccessSet::none());
+}
+
+}  // namespace cuvmm
