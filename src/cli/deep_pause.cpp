@@ -133,8 +133,7 @@ DeepPauseOutcome take_off(pid_t process, ProcessCheckpoint::Begun begun, Duratio
   const auto outcome = checkpoint->take_off(begun, timeout);
   const std::string why = outcome.end == End::OffDevices ? "" : outcome.why.text();
   if (outcome.end == End::OnDevices) return stays(process, why);
-  DeepPauseOutcome done{
-      .end = outcome.end, .why = why, .times = checkpoint->times(), .left = 0};
+  DeepPauseOutcome done{.end = outcome.end, .why = why, .times = checkpoint->times(), .left = 0};
   if (done.end != End::OffDevices) return done;
   LeftMemory left = granted.answer->left;
   if (sum(left) == 0) left = difference(before, memory_in_use(nvml, process));

@@ -13,7 +13,7 @@ namespace cuvmm::cli {
 
 struct DeepPauseOutcome {
   CheckpointEnd end = CheckpointEnd::Unknown;  // then `cuvmm resume` tries again
-  std::string why;  // unless OffDevices
+  std::string why;                             // unless OffDevices
   CheckpointTimes times;
   Size left = 0;  // bytes, where NVML says so
 };

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuvmm pause, cuvmm resume: moves processes off their devices and back.
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/fd.hpp"
 #include "base/option_types.hpp"
 #include "base/size.hpp"
 #include "cli/commands.hpp"
@@ -192,6 +198,43 @@ int tell_one(const PauseRequest& request, int process, Duration timeout, nlohman
   return request.deep ? pause_deeply(request, process, timeout, one) : 0;
 }
 
+// In a process of its own: the simulated driver serves a process one card, and each of several
+// processes may have another.
+int tell_one_apart(const PauseRequest& request, int process, Duration timeout,
+                   nlohmann::json& all) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return tell_one(request, process, timeout, all);
+  const Fd reads{ends[0]};
+  Fd writes{ends[1]};
+  std::fflush(nullptr);
+  const pid_t child = ::fork();
+  if (child < 0) return tell_one(request, process, timeout, all);
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // whoever ends this command ends it wherever it is
+    auto told = nlohmann::json::array();
+    const int status = tell_one(request, process, timeout, told);
+    std::fflush(nullptr);
+    const std::string text = told.dump();
+    for (std::size_t sent = 0; sent < text.size();) {
+      const ssize_t more = ::write(writes.number(), text.data() + sent, text.size() - sent);
+      if (more <= 0) break;
+      sent += static_cast<std::size_t>(more);
+    }
+    ::_exit(status);
+  }
+  writes.close();
+  std::string text;
+  char part[4096];
+  for (ssize_t got = 0; (got = ::read(reads.number(), part, sizeof part)) > 0;) {
+    text.append(part, static_cast<std::size_t>(got));
+  }
+  int ended = 0;
+  ::waitpid(child, &ended, 0);
+  const auto told = nlohmann::json::parse(text, nullptr, false);
+  for (const auto& one : told.is_array() ? told : nlohmann::json::array()) all.push_back(one);
+  return WIFEXITED(ended) ? WEXITSTATUS(ended) : complain(process, "the request was cut off");
+}
+
 // The program's command line; empty if it is not accessible.
 std::string command_of(int process) {
   std::ifstream file{fmt::format("/proc/{}/cmdline", process), std::ios::binary};
@@ -243,7 +286,9 @@ int tell_all(const PauseRequest& request) {
   int status = 0;
   auto all = nlohmann::json::array();
   for (const int process : processes) {
-    const int of_process = tell_one(request, process, *timeout, all);
+    const bool is_apart = processes.size() > 1 && is_simulated(process);
+    const int of_process = is_apart ? tell_one_apart(request, process, *timeout, all)
+                                    : tell_one(request, process, *timeout, all);
     if (status != some_refused && of_process != 0) status = of_process;
   }
   if (request.json) print_processes(all);

@@ -104,17 +104,20 @@ Result<void> ProcessCheckpoint::unlock() {
 }
 
 ProcessCheckpoint::Outcome ProcessCheckpoint::take_off(Begun begun, Duration timeout) {
-  const CheckpointEnd as_found = begun == Begun::No ? CheckpointEnd::OnDevices : CheckpointEnd::Unknown;
+  const CheckpointEnd as_found =
+      begun == Begun::No ? CheckpointEnd::OnDevices : CheckpointEnd::Unknown;
   const auto before = state();
   if (!before.ok()) return {as_found, before.error()};
   if (*before == CU_PROCESS_STATE_FAILED) return {CheckpointEnd::Unknown, has_failed()};
   if (*before != CU_PROCESS_STATE_RUNNING && begun == Begun::No) {
-    return {CheckpointEnd::OnDevices, Error::invalid(taking_off, "another tool has locked its driver calls")};
+    return {CheckpointEnd::OnDevices,
+            Error::invalid(taking_off, "another tool has locked its driver calls")};
   }
   if (*before == CU_PROCESS_STATE_CHECKPOINTED) return {};
   if (*before == CU_PROCESS_STATE_RUNNING) {
     if (const auto locked = lock(timeout); !locked.ok()) {
-      return {bring_back().ok() ? CheckpointEnd::OnDevices : CheckpointEnd::Unknown, locked.error()};
+      return {bring_back().ok() ? CheckpointEnd::OnDevices : CheckpointEnd::Unknown,
+              locked.error()};
     }
   }
   const auto taken = checkpoint();

@@ -78,6 +78,28 @@ TEST_F(DeepPause, EverythingLeavesTheCardAndComesBack) {
   expect_all_right(finished);
 }
 
+TEST_F(DeepPause, OfAllTakesEachOffItsOwnCard) {
+  const std::string other = file() + "-other";
+  const auto start = [&](const std::string& more) {
+    return cli() + " run --sim=memory=128M,card=" + card() + more + " --control -- " +
+           program("array") + " 40 10 &\n";
+  };
+  const Finished finished =
+      run_program({"sh", "-c",
+                   start("") + start("-other") + "for i in $(seq 200); do\n  [ $(" + cli() +
+                       " pause --list | wc -l) = 2 ] && break; sleep 0.05\ndone\nsleep 0.2\n" +
+                       cli() + " pause --deep --all --json; echo \"pause $?\"\n" + cli() +
+                       " resume --all; echo \"resume $?\"\nwait\n"},
+                  {{"XDG_RUNTIME_DIR", own_folder()}});
+  ::unlink(other.c_str());
+  EXPECT_TRUE(says(finished, "pause 0")) << finished.err;
+  EXPECT_EQ(finished.out.find("\"off_devices\": false"), std::string::npos) << finished.out;
+  const auto first = finished.out.find("\"off_devices\": true");
+  EXPECT_NE(finished.out.find("\"off_devices\": true", first + 1), std::string::npos)
+      << finished.out;
+  EXPECT_TRUE(says(finished, "resume 0")) << finished.err;
+}
+
 TEST_F(DeepPause, MayHappenAgain) {
   const Finished finished =
       run_beside(pause() + resume() + pause() + resume() + pause() + resume());
