@@ -53,6 +53,27 @@ inline constexpr bool is_common = false;
 #include "hook/common_doors.def"
 #undef CUVMM_COMMON
 
+// What a row has besides its door.
+template <Call call>
+inline constexpr bool has_body = false;
+template <Call call>
+inline constexpr bool is_scheduled = false;
+template <Call call>
+inline constexpr bool is_described = false;
+#define CUVMM_BODY(symbol) \
+  template <>              \
+  inline constexpr bool has_body<Call::symbol> = true;
+#define CUVMM_SCHEDULED(symbol) \
+  template <>                   \
+  inline constexpr bool is_scheduled<Call::symbol> = true;
+#define CUVMM_DESCRIBED(symbol) \
+  template <>                   \
+  inline constexpr bool is_described<Call::symbol> = true;
+#include "hook/row_parts.def"
+#undef CUVMM_BODY
+#undef CUVMM_SCHEDULED
+#undef CUVMM_DESCRIBED
+
 // Notes which side of the legacy barrier was given work. Without a stream argument, a copy or set
 // is work of the default stream; any other call may be work of either side.
 [[gnu::always_inline]] inline void note_side(Engine& engine, Call call, Flavour flavour,
@@ -225,17 +246,17 @@ struct BodyOf<call, CUresult (*)(Arguments...)> {
   using Type = CUresult(const Forward<call>& forward, Arguments...);
 };
 
-// The bodies, declared for every row and defined for some. A body whose arguments do not match its
-// row fails to compile; an undefined one is null.
+// The bodies, declared for every row and defined for those that have one. A body whose arguments do
+// not match its row fails to compile.
 #define CUVMM_API(name, symbol, since, until, flavours, effect, need) \
-  [[gnu::weak,                                                        \
-    gnu::visibility("hidden")]] BodyOf<Call::symbol, PFN_##name##_v##since>::Type hook_##symbol;
+  BodyOf<Call::symbol, PFN_##name##_v##since>::Type hook_##symbol;
 #define CUVMM_API_OLD CUVMM_API
 #include "driver/driver_api.def"
 #undef CUVMM_API
 #undef CUVMM_API_OLD
 
 #define CUVMM_HOOK(symbol, ...)                                                               \
+  static_assert(has_body<Call::symbol>, "list it in hook/row_parts.def");                     \
   CUresult hook_##symbol([[maybe_unused]] const Forward<Call::symbol>& forward __VA_OPT__(, ) \
                              __VA_ARGS__)
 

@@ -18,11 +18,11 @@ constexpr bool takes_or_frees_memory(std::string_view name) {
          name.starts_with("cuMemFree");
 }
 
-template <Call call, auto* body, auto* description, class Function>
+template <Call call, auto* description, class Function>
 struct BehindDoor;
 
-template <Call call, auto* body, auto* description, class... Arguments>
-struct BehindDoor<call, body, description, CUresult (*)(Arguments...)> {
+template <Call call, auto* description, class... Arguments>
+struct BehindDoor<call, description, CUresult (*)(Arguments...)> {
   // Shared by all doors of a row.
   [[gnu::noinline]] static CUresult go_in(Arguments... arguments, Flavour flavour) {
     return pass(flavour, arguments...);
@@ -66,13 +66,10 @@ struct BehindDoor<call, body, description, CUresult (*)(Arguments...)> {
         note_uses<call>(engine, *uses, arguments...);
     }
     if constexpr (ends_functions(info(call).name)) forget_functions(engine);
-    auto* const scheduled = engine.scheduling().is_on() ? scheduled_body<call>(engine) : nullptr;
-    const CUresult answer = scheduled != nullptr ? scheduled(forward, arguments...)
-                            : body != nullptr    ? body(forward, arguments...)
-                                                 : forward(arguments...);
+    const CUresult answer = make_as_scheduled(forward, arguments...);
     if (began != 0) [[unlikely]] {
       const Called called = called_at(began, answer, forward.flavour());
-      if (description != nullptr) {
+      if constexpr (is_described<call>) {
         record_call(engine.driver(), call, called, description(called, arguments...));
       } else {
         record_plain_call(engine.driver(), call, called, stream_among(called, arguments...));
@@ -92,18 +89,18 @@ struct BehindDoor<call, body, description, CUresult (*)(Arguments...)> {
 
   // A call that cannot affect pending work is not worth its own record.
   static bool is_recorded() {
-    if (description != nullptr) return true;
+    if (is_described<call>) return true;
     return info(call).effect != Effect::Neutral && !takes_or_frees_memory(info(call).name);
   }
 };
 
 // The door of a row in one flavour.
-template <Call call, Flavour flavour, auto* body, auto* description, class Function>
+template <Call call, Flavour flavour, auto* description, class Function>
 struct Door;
 
-template <Call call, Flavour flavour, auto* body, auto* description, class... Arguments>
-struct Door<call, flavour, body, description, CUresult (*)(Arguments...)> {
-  using Behind = BehindDoor<call, body, description, CUresult (*)(Arguments...)>;
+template <Call call, Flavour flavour, auto* description, class... Arguments>
+struct Door<call, flavour, description, CUresult (*)(Arguments...)> {
+  using Behind = BehindDoor<call, description, CUresult (*)(Arguments...)>;
 
   static CUresult enter(Arguments... arguments) {
     if constexpr (!is_common<call> && info(call).per_thread_symbol != nullptr) {
@@ -115,7 +112,7 @@ struct Door<call, flavour, body, description, CUresult (*)(Arguments...)> {
 };
 
 #define CUVMM_DOOR(symbol, flavour) \
-  Door<Call::symbol, flavour, &hook_##symbol, &event_of_##symbol, Row<Call::symbol>::Function>
+  Door<Call::symbol, flavour, &event_of_##symbol, Row<Call::symbol>::Function>
 
 #define CUVMM_EACH_Legacy(extern_or_not, symbol) \
   extern_or_not template struct CUVMM_DOOR(symbol, Flavour::Legacy);

@@ -40,7 +40,7 @@ struct Called {
   }
 };
 
-// The descriptions, declared for every row and defined for some, like bodies.
+// The descriptions, declared for every row and defined for those that have one, like bodies.
 template <Call call, class Function>
 struct DescriptionOf;
 template <Call call, class... Arguments>
@@ -48,15 +48,14 @@ struct DescriptionOf<call, CUresult (*)(Arguments...)> {
   using Type = TraceRecord(const Called& called, Arguments...);
 };
 #define CUVMM_API(name, symbol, since, until, flavours, effect, need) \
-  [[gnu::weak,                                                        \
-    gnu::visibility(                                                  \
-        "hidden")]] DescriptionOf<Call::symbol, PFN_##name##_v##since>::Type event_of_##symbol;
+  DescriptionOf<Call::symbol, PFN_##name##_v##since>::Type event_of_##symbol;
 #define CUVMM_API_OLD CUVMM_API
 #include "driver/driver_api.def"
 #undef CUVMM_API
 #undef CUVMM_API_OLD
 
-#define CUVMM_EVENT(symbol, ...) \
+#define CUVMM_EVENT(symbol, ...)                                              \
+  static_assert(is_described<Call::symbol>, "list it in hook/row_parts.def"); \
   TraceRecord event_of_##symbol([[maybe_unused]] const Called& called __VA_OPT__(, ) __VA_ARGS__)
 
 // A call that has just been answered.

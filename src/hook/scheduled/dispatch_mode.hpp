@@ -22,17 +22,15 @@ template <Call call>
 struct Rest;
 template <Call call>
 struct ScheduledBody;
-#define CUVMM_API(name, symbol, since, until, flavours, effect, need)                    \
-  [[gnu::weak,                                                                           \
-    gnu::visibility(                                                                     \
-        "hidden")]] BodyOf<Call::symbol, PFN_##name##_v##since>::Type schedule_##symbol; \
-  template <>                                                                            \
-  struct Rest<Call::symbol> {                                                            \
-    static auto* body() { return &hook_##symbol; }                                       \
-  };                                                                                     \
-  template <>                                                                            \
-  struct ScheduledBody<Call::symbol> {                                                   \
-    static auto* own() { return &schedule_##symbol; }                                    \
+#define CUVMM_API(name, symbol, since, until, flavours, effect, need)  \
+  BodyOf<Call::symbol, PFN_##name##_v##since>::Type schedule_##symbol; \
+  template <>                                                          \
+  struct Rest<Call::symbol> {                                          \
+    static auto* body() { return &hook_##symbol; }                     \
+  };                                                                   \
+  template <>                                                          \
+  struct ScheduledBody<Call::symbol> {                                 \
+    static auto* own() { return &schedule_##symbol; }                  \
   };
 #define CUVMM_API_OLD CUVMM_API
 #include "driver/driver_api.def"
@@ -40,13 +38,17 @@ struct ScheduledBody;
 #undef CUVMM_API_OLD
 
 #define CUVMM_SCHEDULE(symbol, ...)                                                               \
+  static_assert(is_scheduled<Call::symbol>, "list it in hook/row_parts.def");                     \
   CUresult schedule_##symbol([[maybe_unused]] const Forward<Call::symbol>& forward __VA_OPT__(, ) \
                                  __VA_ARGS__)
 
 template <Call call, class... Arguments>
 CUresult make_now(const Forward<call>& forward, Arguments... arguments) {
-  auto* const body = Rest<call>::body();
-  return body != nullptr ? body(forward, arguments...) : forward(arguments...);
+  if constexpr (has_body<call>) {
+    return Rest<call>::body()(forward, arguments...);
+  } else {
+    return forward(arguments...);
+  }
 }
 
 // What a call's work belongs to, and which modes are open to it.
@@ -127,13 +129,19 @@ CUresult queue_as_it_is(const DispatchMode& mode, const Request& request,
 // Issues everything queued if a call of this row could interact with it.
 void settle_for(Engine& engine, Call call);
 
-// What makes the row's calls while scheduling is on. nullptr if they are made as without it, for
-// which everything queued that they could interact with has been issued.
-template <Call call>
-auto* scheduled_body(Engine& engine) {
-  auto* const own = ScheduledBody<call>::own();
-  if (own == nullptr) settle_for(engine, call);
-  return own;
+// Makes the call in its mode if scheduling is on.
+template <Call call, class... Arguments>
+[[gnu::always_inline]] inline CUresult make_as_scheduled(const Forward<call>& forward,
+                                                         Arguments... arguments) {
+  Engine& engine = forward.engine();
+  if (engine.scheduling().is_on()) [[unlikely]] {
+    if constexpr (is_scheduled<call>) {
+      return ScheduledBody<call>::own()(forward, arguments...);
+    } else {
+      settle_for(engine, call);
+    }
+  }
+  return make_now(forward, arguments...);
 }
 
 }  // namespace cuvmm::hook
