@@ -15,7 +15,7 @@ AREAS = (
     ("random programs: stream order; eight threads for minutes", ("order", "endurance")),
     ("fragmented memory as one block", ("frag_test", "comb")),
     ("training in less memory", ("workloads", "workloads_var", "floor", "floor_var")),
-    ("spilling to the host, or to the other card", ("spill", "spill_var", "spill_peer", "placement")),
+    ("spilling to the host, or to the other card", ("spill", "spill_var", "spill_offload", "spill_peer", "placement")),
     ("pause and resume; off the card with all contexts", ("pause", "deep_pause")),
     ("growing buffers without copies", ("resize",)),
     ("pools of models", ("pools",)),

@@ -16,6 +16,8 @@ def name_of(setting):
     place, _, share = setting.removeprefix("cuvmm").removeprefix("-").partition("@")
     if place == "":
         return "unlimited"
+    if not setting.startswith("cuvmm"):
+        return setting.replace("@", "_")
     return f"{place.replace('spill', 'host')}_{share}" if share else "not_needed"
 
 

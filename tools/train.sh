@@ -2,7 +2,8 @@
 # For parts that train on the card (sourced): runs one workload with several allocators, and prints
 # a table.
 #
-# A setting is the name of an allocator, optionally with a limit: `native`, `expandable`, `async`
+# A setting is the name of an allocator, optionally with a limit: `native`, `expandable`, `offload`
+# (expandable segments, and activations on the host from forward to backward), `async`
 # (cudaMallocAsync), `cuvmm` (behind cudaMallocAsync), `cuvmm-native` (behind PyTorch's own cache),
 # `cuvmm-no-cache`, `cuvmm-spill` and `cuvmm-peer` (like `cuvmm`, but memory that does not fit goes
 # to the host, or to another card). `async@1.02` may use 1.02 times the peak of live bytes. cuvmm
@@ -41,6 +42,7 @@ command_of() {  # SETTING
   case $allocator in
     async | cuvmm | cuvmm-spill | cuvmm-peer) words+=(PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync) ;;
     expandable) words+=(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True) ;;
+    offload) words+=(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True OFFLOAD=1) ;;
     cuvmm-no-cache) words+=(PYTORCH_NO_CUDA_MEMORY_CACHING=1) ;;
   esac
   if [[ $allocator == cuvmm* ]]; then
