@@ -22,8 +22,6 @@ const NodePlace* NodeBooks::find_place(PlaceId place) const {
 NodeClient& NodeBooks::add_client(ClientId client, const ClientTerms& terms) {
   NodeClient& added = clients_[client];
   added.terms = terms;
-  // No name from a client can begin with this character.
-  added.group = terms.group.empty() ? "\x01" + std::to_string(client) : terms.group;
   return added;
 }
 
@@ -31,7 +29,60 @@ void NodeBooks::remove_client(ClientId client) {
   const auto found = clients_.find(client);
   if (found == clients_.end()) return;
   for (const auto& [place, holding] : found->second.at) places_[place].leased -= holding.leased;
+  for (const ClientId other : found->second.joined) clients_.at(other).joined.erase(client);
   clients_.erase(found);
+}
+
+void NodeBooks::join(ClientId client, ClientId other) {
+  if (client == other) return;
+  clients_.at(client).joined.insert(other);
+  clients_.at(other).joined.insert(client);
+}
+
+// Returns the client and all that are joined to it. Takes those whose terms name a group from
+// `named`.
+std::vector<ClientId> NodeBooks::connected_with(
+    ClientId client, std::map<std::string, std::vector<ClientId>>& named) const {
+  std::vector<ClientId> found{client};
+  std::set<ClientId> seen{client};
+  const auto add = [&](ClientId id) {
+    if (seen.insert(id).second) found.push_back(id);
+  };
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const NodeClient& member = clients_.at(found[i]);
+    for (const ClientId other : member.joined) add(other);
+    const auto fellows = named.extract(member.terms.group);
+    if (fellows.empty()) continue;
+    for (const ClientId other : fellows.mapped()) add(other);
+  }
+  return found;
+}
+
+// A group keeps the name of its oldest member's group, as far as that is free.
+std::vector<NodeBooks::Regrouping> NodeBooks::regroupings() const {
+  std::map<std::string, std::vector<ClientId>> named;
+  for (const auto& [id, client] : clients_) {
+    if (!client.terms.group.empty()) named[client.terms.group].push_back(id);
+  }
+  std::vector<Regrouping> all;
+  std::set<ClientId> placed;
+  std::set<std::string> taken;
+  for (const auto& [id, oldest] : clients_) {
+    if (placed.contains(id)) continue;
+    // No name from a client can begin with this character.
+    const std::string own = "\x01" + std::to_string(id);
+    std::string name = !oldest.group.empty()         ? oldest.group
+                       : !oldest.terms.group.empty() ? oldest.terms.group
+                                                     : own;
+    if (taken.contains(name)) name = own;
+    while (!taken.insert(name).second) name.insert(name.begin(), '\x01');
+    for (const ClientId member : connected_with(id, named)) {
+      placed.insert(member);
+      const std::string& now = clients_.at(member).group;
+      if (now != name) all.push_back({member, now, name});
+    }
+  }
+  return all;
 }
 
 void NodeBooks::add_lease(ClientId client, PlaceId place, Size bytes) {

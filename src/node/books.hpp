@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,8 @@ struct ClientHolding {
 
 struct NodeClient {
   ClientTerms terms;
-  std::string group;  // a unique name if the terms name none
+  std::string group;               // an identity, not for display; empty until it is assigned
+  std::set<ClientId> joined = {};  // clients that share memory or events with it
   std::map<PlaceId, ClientHolding> at;
   bool is_idle = false;
   Microseconds idle_since = 0;
@@ -70,6 +72,18 @@ class NodeBooks {
 
   NodeClient& add_client(ClientId client, const ClientTerms& terms);
   void remove_client(ClientId client);
+  // The two, which must exist, may wait for each other until one of them is removed.
+  void join(ClientId client, ClientId other);
+
+  // Clients belong to one group if their terms name it or they are joined, directly or through
+  // others. Returns those that are not in their right group, and the group to put them in. Parts of
+  // a group that has fallen apart are different groups.
+  struct Regrouping {
+    ClientId client = 0;
+    std::string from;  // empty: it is new
+    std::string to;
+  };
+  std::vector<Regrouping> regroupings() const;
 
   void add_lease(ClientId client, PlaceId place, Size bytes);
   // Removes no more than the client has leased. Returns the bytes removed.
@@ -93,6 +107,9 @@ class NodeBooks {
   bool is_idle(const std::string& group) const;
 
  private:
+  std::vector<ClientId> connected_with(ClientId client,
+                                       std::map<std::string, std::vector<ClientId>>& named) const;
+
   Clients clients_;
   Places places_;
 };

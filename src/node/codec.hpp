@@ -72,6 +72,11 @@ class MessageWriter {
     (*this)(static_cast<std::uint8_t>(count));
     for (std::size_t i = 0; i < count; ++i) HolderNamed::fields(holders[i], *this);
   }
+  void operator()(const std::vector<ShareKey>& keys) {
+    const std::size_t count = std::min(keys.size(), most_share_keys);
+    (*this)(static_cast<std::uint8_t>(count));
+    for (std::size_t i = 0; i < count; ++i) (*this)(keys[i]);
+  }
 
   std::vector<std::byte> take() { return std::move(bytes_); }
 
@@ -130,6 +135,12 @@ class MessageReader {
     for (std::uint8_t i = 0; i < count && why_not_ == nullptr; ++i) {
       HolderNamed::fields(holders.emplace_back(), *this);
     }
+  }
+  void operator()(std::vector<ShareKey>& keys) {
+    std::uint8_t count = 0;
+    (*this)(count);
+    if (count > most_share_keys) return fail("more keys than a message has");
+    for (std::uint8_t i = 0; i < count && why_not_ == nullptr; ++i) (*this)(keys.emplace_back());
   }
 
   const char* why_not() const { return why_not_; }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -94,6 +95,11 @@ struct TurnStarted {
 struct TurnEnded {
   ClientId client = 0;
 };
+// The client's group has merged with another, or has fallen apart.
+struct GroupChanged {
+  ClientId client = 0;
+  std::string group;
+};
 // No client takes turns at that place until then.
 struct TurnsSuspended {
   PlaceId place = 0;
@@ -103,7 +109,7 @@ struct TurnsSuspended {
 
 using Decision =
     std::variant<LeaseGranted, LeaseRefused, TermsRefused, CapacityRefused, ReclaimRequested,
-                 ReclaimEnded, AnswerStale, TurnStarted, TurnEnded, TurnsSuspended>;
+                 ReclaimEnded, AnswerStale, TurnStarted, TurnEnded, GroupChanged, TurnsSuspended>;
 using Decisions = std::vector<Decision>;
 
 }  // namespace cuvmm::node

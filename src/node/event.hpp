@@ -27,10 +27,15 @@ struct ClientCame {
 };
 struct TermsChanged {
   ClientId client = 0;
-  ClientTerms terms;  // the group never changes
+  ClientTerms terms;  // the group that they name never changes
 };
 struct ClientLeft {
   ClientId client = 0;
+};
+// Two clients share memory or an event, so they may wait for each other until one of them leaves.
+struct ClientsJoined {
+  ClientId client = 0;
+  ClientId other = 0;
 };
 // A client asks for more memory. The client chooses `request`.
 struct LeaseRequested {
@@ -77,8 +82,9 @@ struct WorkOutlastedTurn {
 };
 struct TimePassed {};
 
-using NodeEvent = std::variant<PlaceConfigured, ForeignUseSeen, ClientCame, TermsChanged,
-                               ClientLeft, LeaseRequested, RequestCancelled, LeaseReturned,
-                               UseReported, ReclaimAnswered, WorkOutlastedTurn, TimePassed>;
+using NodeEvent =
+    std::variant<PlaceConfigured, ForeignUseSeen, ClientCame, TermsChanged, ClientLeft,
+                 ClientsJoined, LeaseRequested, RequestCancelled, LeaseReturned, UseReported,
+                 ReclaimAnswered, WorkOutlastedTurn, TimePassed>;
 
 }  // namespace cuvmm::node

@@ -24,6 +24,7 @@ inline constexpr std::uint16_t oldest_protocol = 1;  // supported by this build
 inline constexpr std::uint16_t newest_protocol = 1;
 inline constexpr std::size_t longest_name = 64;
 inline constexpr std::size_t most_holders = 16;  // named in a refusal
+inline constexpr std::size_t most_share_keys = 128;
 inline constexpr std::size_t longest_message = 4096;
 
 // A device's UUID, since ordinals are only meaningful within one process. All zero: the host.
@@ -230,15 +231,23 @@ struct NextGroupStep {
   static constexpr auto fields(auto& self, auto&& field) { field(self.revision), field(self.step); }
 };
 
+// From an accepted client: it has exported memory or events under these handles, or opened them.
+// Clients of one user that name the same key are members of one group from then on. A key follows
+// from its handle, so that only processes that have had the handle know it.
+struct SharesHandles {
+  std::vector<ShareKey> keys;
+  static constexpr auto fields(auto& self, auto&& field) { field(self.keys); }
+};
+
 // A kind's number is its position in this list, counted from 1. Add new kinds at the end.
 using NodeMessage =
     std::variant<Greeting, HeldAlready, LeaseAsk, LeaseReturn, UseReport, ReclaimAnswer,
                  OutlastedTurn, Accepted, Rejected, PlaceTerms, LeaseGrant, LeaseRefusal,
                  ReclaimDemand, TurnNotice, TurnsOff, LeaseCancel, TimeWish, TimeNews, TimeBoard,
                  PausesWithGroup, PauseWithGroup, StandsStill, NextGroupStep, YieldsToForeground,
-                 ForegroundBoard>;
+                 ForegroundBoard, SharesHandles>;
 
-// Truncates names to `longest_name` and holders to `most_holders`.
+// Truncates names to `longest_name`, holders to `most_holders` and keys to `most_share_keys`.
 std::vector<std::byte> encode(const NodeMessage& message);
 
 // InvalidArgument if the packet is malformed: disconnect its sender. NotAvailable if this build

@@ -119,6 +119,7 @@ void NodePolicy::on(const ClientCame& event) {
     // A claim beyond the capacity cannot be true.
     if (known != nullptr) books_.add_lease(event.client, place, std::min(bytes, known->capacity));
   }
+  regroup();
   if (const GroupTurn* const turn = turns_.find(client.group)) {
     decisions_.emplace_back(TurnStarted{event.client, turn->quantum});
   }
@@ -156,6 +157,36 @@ void NodePolicy::remove_client(ClientId client) {
   }
   books_.remove_client(client);
   if (books_.members(group).empty()) turns_.forget(group);
+  regroup();
+}
+
+void NodePolicy::on(const ClientsJoined& event) {
+  const NodeClient* const client = books_.find_client(event.client);
+  const NodeClient* const other = books_.find_client(event.other);
+  if (client == nullptr || other == nullptr) return;
+  books_.join(event.client, event.other);
+  if (client->group != other->group) regroup();
+}
+
+// Groups that merge or fall apart lose their turns, since a turn belongs to a group as a whole. A
+// new group has used the time that the longest served of its parts has.
+void NodePolicy::regroup() {
+  const std::vector<NodeBooks::Regrouping> all = books_.regroupings();
+  for (const NodeBooks::Regrouping& one : all) {
+    if (one.from.empty()) continue;
+    for (const std::string& group : {one.from, one.to}) {
+      if (turns_.has_turn(group)) end_turn(group);
+    }
+  }
+  for (const NodeBooks::Regrouping& one : all) {
+    books_.find_client(one.client)->group = one.to;
+    if (one.from.empty()) continue;
+    turns_.inherit(one.from, one.to);
+    decisions_.emplace_back(GroupChanged{one.client, one.to});
+  }
+  for (const NodeBooks::Regrouping& one : all) {
+    if (!one.from.empty() && books_.members(one.from).empty()) turns_.forget(one.from);
+  }
 }
 
 void NodePolicy::on(const LeaseRequested& event) {

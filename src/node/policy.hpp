@@ -56,6 +56,7 @@ class NodePolicy {
   void on(const ClientCame& event);
   void on(const TermsChanged& event);
   void on(const ClientLeft& event);
+  void on(const ClientsJoined& event);
   void on(const LeaseRequested& event);
   void on(const RequestCancelled& event);
   void on(const LeaseReturned& event);
@@ -68,6 +69,7 @@ class NodePolicy {
   bool can_change_anything(const NodeEvent& event) const;
   bool terms_can_be_held(ClientId client, const ClientTerms& terms);
   void remove_client(ClientId client);
+  void regroup();
 
   // The consequences of an event.
   void end_overdue();

@@ -2,6 +2,7 @@
 // The entitlements of the node service's clients, and the policy's time limits.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -14,6 +15,9 @@ using ClientId = std::uint64_t;
 using RequestId = std::uint64_t;
 using Revision = std::uint64_t;
 using Microseconds = std::uint64_t;  // a point in time or a duration, on the caller's clock
+
+// Stands for shared memory or a shared event, whose handle only those who share it have.
+using ShareKey = std::array<std::uint8_t, 16>;
 
 // A device or the host, where memory is leased.
 using PlaceId = std::uint32_t;

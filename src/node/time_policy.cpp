@@ -11,10 +11,18 @@ TimePolicy::Decisions TimePolicy::configure(const TimeSettings& settings, Micros
   return decide(now);
 }
 
+namespace {
+
+std::string party_of(ClientId client, const std::string& group) {
+  return group.empty() ? "#" + std::to_string(client) : "=" + group;
+}
+
+}  // namespace
+
 TimePolicy::Decisions TimePolicy::came(ClientId client, const TimeTerms& terms, Microseconds now) {
   Member& member = clients_[client];
   member.terms = terms;
-  member.party = terms.group.empty() ? "#" + std::to_string(client) : "=" + terms.group;
+  member.party = party_of(client, terms.group);
   const bool is_new = !parties_.contains(member.party);
   Party& party = parties_[member.party];
   party.members.insert(client);
@@ -40,17 +48,56 @@ TimePolicy::Decisions TimePolicy::terms_changed(ClientId client, const TimeTerms
 TimePolicy::Decisions TimePolicy::left(ClientId client, Microseconds now) {
   const auto found = clients_.find(client);
   if (found == clients_.end()) return {};
-  const std::string name = found->second.party;
+  leave_party(client);
+  clients_.erase(found);
+  return decide(now);
+}
+
+void TimePolicy::leave_party(ClientId client) {
+  const std::string name = clients_.at(client).party;
   Party& party = parties_.at(name);
   party.members.erase(client);
-  clients_.erase(found);
   if (party.members.empty()) {
     std::erase_if(outlasting_, [&](const Outlasting& one) { return one.party == name; });
     parties_.erase(name);
   } else {
     renew_terms(party);
   }
+}
+
+TimePolicy::Decisions TimePolicy::groups_changed(const std::map<ClientId, std::string>& groups,
+                                                 Microseconds now) {
+  now_ = std::max(now_, now);
+  for (const auto& [client, group] : groups) {
+    if (clients_.contains(client)) move_to_party_of(client, group);
+  }
   return decide(now);
+}
+
+// Nobody gains by it: the party counts as having used as much time as the one that the client
+// leaves. A grant does not go along, so the client waits with its new party.
+void TimePolicy::move_to_party_of(ClientId client, const std::string& group) {
+  Member& member = clients_.at(client);
+  member.terms.group = group;
+  const std::string name = party_of(client, group);
+  if (name == member.party) return;
+  const Party& before = parties_.at(member.party);
+  const bool holds = before.phase == Phase::Running || before.phase == Phase::Draining;
+  const Microseconds charged = holds && before.cap < 100 ? now_ - before.since : 0;
+  Party own;
+  own.used = before.used + (holds ? charge_of(before) : 0);
+  own.was_free_at = before.was_free_at;
+  own.credit = credit_of(before) - static_cast<std::int64_t>(charged);
+  own.credit_at = now_;
+  own.use = use_of(client);
+  leave_party(client);
+  member.party = name;
+  member.undrained.clear();
+  Party& party = parties_.try_emplace(name, own).first->second;
+  party.used = std::max(party.used, own.used);
+  party.was_free_at = std::max(party.was_free_at, own.was_free_at);
+  party.members.insert(client);
+  renew_terms(party);
 }
 
 TimePolicy::Decisions TimePolicy::uses(ClientId client, PlaceId device, Microseconds now) {

@@ -81,6 +81,8 @@ class TimePolicy {
   Decisions came(ClientId client, const TimeTerms& terms, Microseconds now);
   Decisions terms_changed(ClientId client, const TimeTerms& terms, Microseconds now);
   Decisions left(ClientId client, Microseconds now);
+  // These clients now belong to other groups, and so to other parties.
+  Decisions groups_changed(const std::map<ClientId, std::string>& groups, Microseconds now);
   // The client may give the device work from now on.
   Decisions uses(ClientId client, PlaceId device, Microseconds now);
   // The client has work for the device, in flight or waiting, or no longer has any.
@@ -152,6 +154,8 @@ class TimePolicy {
   using Parties = std::map<std::string, Party>;
 
   Decisions decide(Microseconds now);
+  void move_to_party_of(ClientId client, const std::string& group);
+  void leave_party(ClientId client);
   void renew_terms(Party& party);
   void renew_devices();
   bool uses_device(const Party& party, PlaceId device) const;

@@ -72,6 +72,15 @@ void TurnTable::has_its_memory(GroupTurn& turn, Microseconds now) {
   turn.quantum = quantum_of(used);
 }
 
+void TurnTable::inherit(const std::string& other, const std::string& group) {
+  const auto known = used_.find(other);
+  if (known == used_.end()) return;
+  const Used from = known->second;
+  Used& used = used_[group];
+  used.time = std::max(used.time, from.time);
+  used.last_swap = std::max(used.last_swap, from.last_swap);
+}
+
 void TurnTable::forget(const std::string& group) {
   std::erase_if(turns_, [&](const GroupTurn& turn) { return turn.group == group; });
   used_.erase(group);

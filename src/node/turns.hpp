@@ -55,6 +55,8 @@ class TurnTable {
   // The group has all the memory it asked for. The time this took determines the length of its
   // turns.
   void has_its_memory(GroupTurn& turn, Microseconds now);
+  // The group counts as having used at least as much time as the other.
+  void inherit(const std::string& other, const std::string& group);
   // Call this once the group has no members.
   void forget(const std::string& group);
 

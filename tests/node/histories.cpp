@@ -2,6 +2,7 @@
 #include "histories.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace cuvmm::test {
 namespace {
@@ -76,6 +77,7 @@ void NodeHistory::do_something() {
     return tell(ClientLeft{id});
   }
   if (one_in(60)) return change_terms();
+  if (one_in(200)) return join();
   if (manners_ == Manners::Any && one_in(5)) return lie();
   switch (chance(4)) {
     case 0:
@@ -118,7 +120,14 @@ void NodeHistory::change_terms() {
   share.guarantee = chance(300);
   share.limit = one_in(2) ? node::unlimited : share.guarantee + chance(600);
   tell(TermsChanged{client->first, changed});
-  client->second.terms = policy_.books().find_client(client->first)->terms;
+  KnownClient& known = client->second;
+  known.terms = policy_.books().find_client(client->first)->terms;
+  // A request that new terms put beyond the guarantee has a plain request's deadline from now on.
+  for (auto& [number, waiting] : known.waiting) {
+    const Size guarantee = known.terms.share_at(waiting.place).guarantee;
+    if (known.leased[waiting.place] + waiting.bytes <= guarantee) continue;
+    if (std::exchange(waiting.is_guaranteed, false)) waiting.since = now_;
+  }
 }
 
 // An obedient client waits for an answer before it asks again.
@@ -283,8 +292,7 @@ void NodeHistory::take_note(const LeaseRefused& refused) {
   const bool is_guaranteed = client->second.leased[refused.place] + refused.bytes <= guarantee;
   bool fellow_has_it = false;
   for (auto& [id, other] : clients_) {
-    const bool is_fellow = id != refused.client && !other.terms.group.empty() &&
-                           other.terms.group == client->second.terms.group;
+    const bool is_fellow = id != refused.client && group_of(id).contains(refused.client);
     fellow_has_it |= is_fellow && other.leased[refused.place] != 0;
   }
   EXPECT_FALSE(was_guaranteed && is_guaranteed && !fellow_has_it) << "a guarantee was not held";
@@ -357,6 +365,7 @@ void NodeHistory::take_note(const TurnEnded& ended) {
 }
 
 void NodeHistory::remove(std::map<ClientId, KnownClient>::iterator client) {
+  for (const ClientId other : client->second.joined) clients_[other].joined.erase(client->first);
   clients_.erase(client);
 }
 
@@ -385,6 +394,7 @@ void NodeHistory::check() {
     }
   }
   EXPECT_EQ(policy_.waiting_requests(), waiting_requests);
+  check_groups();
 }
 
 }  // namespace cuvmm::test

@@ -32,6 +32,7 @@ class NodeHistory {
   std::uint64_t guaranteed_grants() const { return guaranteed_grants_; }
   std::uint64_t reclaims() const { return reclaims_; }
   std::uint64_t turns() const { return turns_; }
+  std::uint64_t merges() const { return merges_; }
 
  private:
   struct Waiting {
@@ -46,6 +47,7 @@ class NodeHistory {
     std::map<PlaceId, Size> cache;
     std::map<PlaceId, Size> cold;
     std::map<RequestId, Waiting> waiting;
+    std::set<ClientId> joined;
     bool has_turn = false;
   };
   struct Deferred {
@@ -63,6 +65,7 @@ class NodeHistory {
   void do_something();
   void come();
   void change_terms();
+  void join();
   void ask();
   void report();
   void give_back();
@@ -80,9 +83,12 @@ class NodeHistory {
   void take_note(const AnswerStale&) {}
   void take_note(const TurnStarted& started);
   void take_note(const TurnEnded& ended);
+  void take_note(const GroupChanged& changed);
   void take_note(const TurnsSuspended&) {}
   void remove(std::map<ClientId, KnownClient>::iterator client);
   void check();
+  std::set<ClientId> group_of(ClientId client) const;
+  void check_groups();
 
   static constexpr PlaceId places = 3;  // the last one is the host
   static constexpr Size capacity = 1000;
@@ -104,6 +110,7 @@ class NodeHistory {
   std::uint64_t guaranteed_grants_ = 0;
   std::uint64_t reclaims_ = 0;
   std::uint64_t turns_ = 0;
+  std::uint64_t merges_ = 0;
 };
 
 }  // namespace cuvmm::test

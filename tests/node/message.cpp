@@ -55,7 +55,8 @@ std::vector<NodeMessage> one_of_each() {
       StandsStill{9, true},
       NextGroupStep{9, GroupStep::Move},
       YieldsToForeground{},
-      ForegroundBoard{3}};
+      ForegroundBoard{3},
+      SharesHandles{{uuid, {7, 8, 9}}}};
 }
 
 std::vector<ObserverMessage> one_of_each_observed() {

@@ -26,6 +26,7 @@ TEST(RandomHistories, OfObedientClientsHoldEveryGuaranteeAndStarveNobody) {
     EXPECT_GT(history.guaranteed_grants(), 10u);
     EXPECT_GT(history.reclaims(), 100u);
     EXPECT_GT(history.turns(), 10u);
+    EXPECT_GT(history.merges(), 5u);
   });
 }
 

@@ -45,6 +45,11 @@ class TimeWorld {
   void give_memory_turn(ClientId client, bool has) {
     tell(policy.has_memory_turn(client, has, now_));
   }
+  void join(const std::vector<ClientId>& clients, const std::string& group) {
+    std::map<ClientId, std::string> groups;
+    for (const ClientId client : clients) groups[client] = group;
+    tell(policy.groups_changed(groups, now_));
+  }
   void run(Microseconds length);
 
   // Device time of the kernels that have ended since reset().
