@@ -23,8 +23,10 @@ namespace {
 constexpr const char* serving_node = "serve the node";
 constexpr std::size_t most_connections = 1024;
 constexpr std::size_t most_unsent = 1024;  // packets to a client that does not read
-// The rate and burst limit for messages from one client.
+// The rate and burst limit for messages from one client. Handling a message takes longer the more
+// it lists, so a long one counts as several.
 constexpr double messages_per_second = 20'000;
+constexpr std::size_t long_message = 64;
 constexpr int most_at_a_time = 64;           // messages from one client before others are served
 constexpr long poll_every_ns = 250'000'000;  // NVML
 constexpr int quiet_polls = 4;               // while clients are silent, only every fourth is made
@@ -249,13 +251,15 @@ void Server::let_in() {
   }
 }
 
-bool Server::may_say_more(Connection& connection) const {
+bool Server::may_say(Connection& connection, std::size_t bytes) const {
   const node::Microseconds now = now_us();
   const double gained = static_cast<double>(now - connection.tokens_at) * messages_per_second / 1e6;
   connection.tokens = std::min(connection.tokens + gained, messages_per_second);
   connection.tokens_at = now;
-  if (connection.tokens < 1) return false;
-  connection.tokens -= 1;
+  const std::size_t messages = 1 + bytes / long_message;
+  const auto price = static_cast<double>(messages);
+  if (connection.tokens < price) return false;
+  connection.tokens -= price;
   return true;
 }
 
@@ -268,7 +272,7 @@ void Server::receive(ConnectionId id) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return;
     const bool is_heard =
-        got > 0 && may_say_more(connection) &&
+        got > 0 && may_say(connection, static_cast<std::size_t>(got)) &&
         broker_->said(id, std::span{packet}.first(static_cast<std::size_t>(got)), now_us());
     if (is_heard) continue;
     if (got > 0) {

@@ -73,7 +73,7 @@ class Server {
   void saw(const std::vector<UsePoll::Seen>& seen);
   void let_in();
   void receive(ConnectionId id);
-  bool may_say_more(Connection& connection) const;
+  bool may_say(Connection& connection, std::size_t bytes) const;
   void send(ConnectionId id, std::vector<std::byte> packet, Fd descriptor = {});
   void flush(ConnectionId id, Connection& connection);
   void want_room(ConnectionId id, Connection& connection, bool wanted) const;
