@@ -136,6 +136,7 @@ void Broker::gone(ConnectionId id, Microseconds now) {
   const bool was_client = found->second.is_client;
   if (was_client) tell(ClientLeft{id}, now);
   time_.left(id, now);
+  share_keys_.forget(id);
   parties_.erase(id);
 }
 
@@ -168,6 +169,7 @@ bool Broker::on(ConnectionId id, Party& party, const Greeting& said, Microsecond
                         .weight = std::clamp<std::uint32_t>(said.weight, 1, 10'000),
                         .priority = std::clamp(said.priority, -100, 100),
                         .places = {}};
+  party.waits_for_nobody = said.group == no_group;
   party.places_to_come = said.places;
   return party.places_to_come != 0 || accept(id, party, now);
 }
@@ -274,6 +276,7 @@ bool Broker::on(ConnectionId id, Party& party, const OutlastedTurn&, Microsecond
 }
 
 void Broker::carry_out_all(const Decisions& decisions, Microseconds now) {
+  regroup_time(decisions, now);
   pause_groups_together(decisions);
   for (const Decision& decision : decisions) carry_out(decision, now);
 }

@@ -10,6 +10,7 @@
 #include "daemon/group_pauses.hpp"
 #include "daemon/history.hpp"
 #include "daemon/peer.hpp"
+#include "daemon/share_keys.hpp"
 #include "daemon/time_keeper.hpp"
 #include "node/observer_message.hpp"
 #include "node/policy.hpp"
@@ -90,6 +91,7 @@ class Broker {
     std::optional<std::uint32_t> cap_wish = {};      // of a client that shares device time
     std::optional<std::uint32_t> cap_by_hand = {};
     bool pauses_with_group = false;
+    bool waits_for_nobody = false;  // whatever it shares (--group none)
   };
   struct Move {
     node::MoveState state;
@@ -119,6 +121,7 @@ class Broker {
   bool on(ConnectionId id, Party& party, const node::YieldsToForeground& said,
           node::Microseconds now);
   bool on(ConnectionId id, Party& party, const node::StandsStill& said, node::Microseconds now);
+  bool on(ConnectionId id, Party& party, const node::SharesHandles& said, node::Microseconds now);
   template <class FromTheService>
   bool on(ConnectionId, Party&, const FromTheService&, node::Microseconds) {
     return false;
@@ -147,6 +150,7 @@ class Broker {
   node::Decisions tell(const node::NodeEvent& event, node::Microseconds now);
   void carry_out_all(const node::Decisions& decisions, node::Microseconds now);
   void carry_out(const node::Decision& decision, node::Microseconds now);
+  void regroup_time(const node::Decisions& decisions, node::Microseconds now);
   void pause_groups_together(const node::Decisions& decisions);
   void note_move(const node::ReclaimRequested& asked, node::Microseconds now);
   void end_move(const node::ReclaimEnded& ended, node::Microseconds now);
@@ -158,6 +162,7 @@ class Broker {
   std::optional<node::PlaceId> place_of(const node::PlaceUuid& uuid) const;
   node::PlaceUuid uuid_of(node::PlaceId place) const;
   std::string name_of(node::ClientId client) const;
+  std::string group_name_of(node::ClientId client) const;
   std::string place_name(node::PlaceId place) const;
   std::string awaited_by(node::ClientId client, node::PlaceId place) const;
 
@@ -170,6 +175,7 @@ class Broker {
   TimeKeeper time_;
   GroupPauses group_pauses_{
       [this](node::ClientId to, const node::NextGroupStep& step) { say(to, step); }};
+  ShareKeys share_keys_;
   std::map<ConnectionId, Party> parties_;               // a client's ID is its connection's ID
   std::map<ConnectionId, LeasedBefore> leased_before_;  // the question about the devices' use
   std::deque<Move> moves_;

@@ -71,7 +71,7 @@ void Broker::show_state(ConnectionId id, Microseconds now) const {
                            .process = static_cast<std::uint32_t>(peer.process),
                            .user = peer.user,
                            .name = name_of(client),
-                           .group = party->second.wishes->group,
+                           .group = group_name_of(client),
                            .weight = facts.terms.weight,
                            .priority = facts.terms.priority,
                            .is_idle = facts.is_idle,

@@ -41,7 +41,7 @@ observe::Snapshot Broker::snapshot(Microseconds now) const {
     client.label = history_.label_of(id);
     client.process = party->second.peer.process;
     client.user = party->second.peer.user;
-    client.group = party->second.wishes->group;
+    client.group = group_name_of(id);
     client.weight = facts.terms.weight;
     client.priority = facts.terms.priority;
     client.tally = history_.tally_of(id, now);

@@ -25,7 +25,7 @@ TimeTerms Broker::time_terms(ConnectionId id, const Party& party) const {
   TimeTerms terms{.weight = client->terms.weight,
                   .priority = client->terms.priority,
                   .cap = party.cap_wish.value_or(100),
-                  .group = client->terms.group};
+                  .group = client->group};
   for (const ClientRule& rule : config_.rules) {
     if (!fits(rule, party.peer, party.wishes->name)) continue;
     terms.cap = std::min(terms.cap, rule.cap.value_or(100));

@@ -13,9 +13,10 @@ void GroupPauses::demanded(const std::string& group, ClientId client, Revision r
   pauses_[group].members[client].open.insert(revision);
 }
 
-GroupPauses::GroupPause* GroupPauses::pause_of(ClientId client) {
+GroupPauses::GroupPause* GroupPauses::pause_of(ClientId client, Revision revision) {
   for (auto& [group, pause] : pauses_) {
-    if (pause.members.contains(client)) return &pause;
+    const auto member = pause.members.find(client);
+    if (member != pause.members.end() && member->second.open.contains(revision)) return &pause;
   }
   return nullptr;
 }
@@ -27,10 +28,9 @@ void GroupPauses::say(ClientId client, Member& member, GroupStep step) {
 }
 
 void GroupPauses::reported(ClientId client, const node::StandsStill& said) {
-  GroupPause* const pause = pause_of(client);
+  GroupPause* const pause = pause_of(client, said.revision);
   if (pause == nullptr) return;
   Member& member = pause->members[client];
-  if (!member.open.contains(said.revision)) return;
   member.revision = said.revision;
   // A report that crossed the order to run is out of date.
   if (member.standing == Standing::Running) return;
@@ -39,10 +39,10 @@ void GroupPauses::reported(ClientId client, const node::StandsStill& said) {
 }
 
 void GroupPauses::ended(ClientId client, Revision revision, node::ReclaimEnd how) {
-  GroupPause* const pause = pause_of(client);
+  GroupPause* const pause = pause_of(client, revision);
   if (pause == nullptr) return;
   Member& member = pause->members[client];
-  if (member.open.erase(revision) == 0) return;
+  member.open.erase(revision);
   pause->fails |= how == node::ReclaimEnd::Refused || how == node::ReclaimEnd::Expired;
   if (!member.open.empty()) return;
   pause->members.erase(client);

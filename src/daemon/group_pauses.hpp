@@ -37,7 +37,8 @@ class GroupPauses {
     bool fails = false;
   };
 
-  GroupPause* pause_of(node::ClientId client);
+  // A client whose group has changed may be in an earlier pause of the other group, too.
+  GroupPause* pause_of(node::ClientId client, node::Revision revision);
   void settle(GroupPause& pause);
   void say(node::ClientId client, Member& member, node::GroupStep step);
 

@@ -102,6 +102,10 @@ void TimeKeeper::left(ClientId client, Microseconds now) {
   tell(policy_.left(client, now));
 }
 
+void TimeKeeper::groups_changed(const std::map<ClientId, std::string>& groups, Microseconds now) {
+  tell(policy_.groups_changed(groups, now));
+}
+
 void TimeKeeper::yields(ClientId client) {
   const auto found = clients_.find(client);
   if (found != clients_.end()) found->second.yields = true;

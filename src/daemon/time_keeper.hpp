@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "base/fd.hpp"
@@ -34,6 +35,7 @@ class TimeKeeper {
   void uses(node::ClientId client, node::PlaceId device, node::Microseconds now);
   void terms_changed(node::ClientId client, const node::TimeTerms& terms, node::Microseconds now);
   void left(node::ClientId client, node::Microseconds now);
+  void groups_changed(const std::map<node::ClientId, std::string>& groups, node::Microseconds now);
   // The client has changed its board.
   void news(node::ClientId client, node::Microseconds now);
   void has_memory_turn(node::ClientId client, bool has, node::Microseconds now);

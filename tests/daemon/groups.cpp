@@ -40,6 +40,20 @@ TEST_F(PausesOfAGroup, MoveOnceTheWorkOfAllHasEnded) {
   EXPECT_EQ(told(2), GroupStep::Move);
 }
 
+// The group has changed its name between the end of one pause and the next one's begin.
+TEST_F(PausesOfAGroup, EndForAClientThatIsInAnotherGroupsNextPause) {
+  pauses.demanded("another", 1, 21);
+  pauses.demanded("another", 3, 23);
+  pauses.ended(1, 11, ReclaimEnd::Applied);
+  pauses.reported(2, {12, true});
+  EXPECT_EQ(told(2), GroupStep::Move);
+  pauses.reported(1, {21, true});
+  EXPECT_EQ(told(1), std::nullopt);
+  pauses.reported(3, {23, true});
+  EXPECT_EQ(told(1), GroupStep::Move);
+  EXPECT_EQ(told(3), GroupStep::Move);
+}
+
 TEST_F(PausesOfAGroup, LetTheOtherRunOnWhileAKernelSpinsForIt) {
   pauses.reported(1, {11, true});
   pauses.reported(2, {12, false});
