@@ -151,6 +151,10 @@ Result<share::Granted> granted(const ElasticPool& pool, Stretch stretch,
   return all;
 }
 
+void tell_service(const share::Token& token) {
+  if (Engine* const running = Engine::running()) running->shares(token);
+}
+
 Result<share::Imported> receive(share::Session& session, Deadline until) {
   Engine& running = *TRY(engine());
   const HookBypass bypass;
@@ -158,7 +162,11 @@ Result<share::Imported> receive(share::Session& session, Deadline until) {
   TRY(running.stores().device_count());
   const share::Grant grant = TRY(session.receive(until));
   auto imported = share::Imported::fetch(running.driver(), session, grant, until);
-  if (!imported.ok()) static_cast<void>(session.release(grant.id, until).ok());
+  if (imported.ok()) {
+    running.shares(session.token());
+  } else {
+    static_cast<void>(session.release(grant.id, until).ok());
+  }
   return imported;
 }
 
@@ -247,6 +255,7 @@ cuvmm_status share_send(cuvmm_share_host* host, uint64_t peer, const cuvmm_share
   if (!wanted.ok()) return refuse(wanted.error(), error);
   const Holding holding{host->lock};
   const auto sent = host->host->grant(peer, std::move(*wanted));
+  if (sent.ok()) tell_service(host->host->token());
   return answer(sent, error, [&] { *id = *sent; });
 }
 
@@ -264,6 +273,7 @@ cuvmm_status share_send_of_pool(cuvmm_share_host* host, uint64_t peer,
   }
   const Holding holding{host->lock};
   const auto sent = host->host->grant(peer, std::move(*wanted));
+  if (sent.ok()) tell_service(host->host->token());
   return answer(sent, error, [&] { *id = *sent; });
 }
 

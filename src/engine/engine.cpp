@@ -14,6 +14,7 @@
 #include "engine/publishing.hpp"
 #include "engine/tenancy.hpp"
 #include "engine/trace_life.hpp"
+#include "lease/share_key.hpp"
 #include "stream/thread_ends.hpp"
 #include "trace/event_log.hpp"
 #include "vmm/deferred_release.hpp"
@@ -142,6 +143,16 @@ void Engine::set_up() {
   if (options_.spill.to == SpillTo::Off) return;
   if (options_.spill_move == Switch::On) control_->start_placing();
   control_->start_looking_after_host();
+}
+
+void Engine::shares(const CUipcMemHandle& handle) {
+  if (tenancy_ != nullptr) tenancy_->shares(lease::share_key_of(handle));
+}
+void Engine::shares(const CUipcEventHandle& handle) {
+  if (tenancy_ != nullptr) tenancy_->shares(lease::share_key_of(handle));
+}
+void Engine::shares(const share::Token& token) {
+  if (tenancy_ != nullptr) tenancy_->shares(lease::share_key_of(token));
 }
 
 void Engine::leave_node() {

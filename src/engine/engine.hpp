@@ -19,6 +19,9 @@
 
 namespace cuvmm {
 
+namespace share {
+struct Token;
+}
 class Control;
 class Tenancy;
 
@@ -54,6 +57,12 @@ class Engine {
   Control* control() const { return control_.get(); }
   // For the end of the process: stops serving other programs' requests.
   void leave_node();
+  // Tells the node's service that this process has exported memory or an event under that handle,
+  // or granted memory through the socket with that token, or that it has opened what another has.
+  // Does not wait for the service.
+  void shares(const CUipcMemHandle& handle);
+  void shares(const CUipcEventHandle& handle);
+  void shares(const share::Token& token);
   // Physical memory for subsystems that map it themselves.
   DeviceStores& stores() { return stores_; }
   // Every call that could touch memory or work holds a pass of calls() from start to end; calls

@@ -20,6 +20,7 @@ class Tenancy final : private lease::Tenant {
   static std::unique_ptr<Tenancy> of(Engine& engine, const Options& options);
 
   Lessor& lessor() { return leases_; }
+  void shares(const node::ShareKey& key) { leases_.shares(key); }
   // For the end of the process. Waits up to one second for the operation in progress.
   void shut_down();
 

@@ -50,6 +50,10 @@ class Leases final : public Lessor {
   bool is_connected() const;
   // Tells the service that this process has changed its part of the board.
   void say_time_news();
+  // This process has exported memory or an event under a handle from which the key follows, or has
+  // opened one: whoever has done the other belongs to its group. Without a service, the key is kept
+  // for one that comes.
+  void shares(const node::ShareKey& key);
 
  private:
   enum class Standing : std::uint8_t { Apart, Greeted, Connected };
@@ -111,6 +115,7 @@ class Leases final : public Lessor {
   void return_surplus(std::uint64_t now);
 
   bool start_threads();
+  void say_shares();
   void send_packet(const std::vector<std::byte>& packet);
   template <class Kind>
   void send(const Kind& message);
@@ -155,6 +160,9 @@ class Leases final : public Lessor {
   std::vector<node::Revision> with_group_;         // pauses to be made together with the group
   std::optional<node::NextGroupStep> group_step_;  // the last one that came
   node::RequestId last_request_ = 0;
+  std::vector<node::ShareKey> shares_;  // the newest, the oldest first
+  std::size_t unsaid_shares_ = 0;       // how many of them the service has not been told
+  std::uint64_t shares_said_at_ = 0;
 };
 
 }  // namespace cuvmm::lease

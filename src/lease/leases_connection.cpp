@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -146,6 +147,24 @@ void Leases::say_time_news() {
   if (standing_ == Standing::Connected) send(TimeNews{});
 }
 
+void Leases::shares(const ShareKey& key) {
+  const Holding holding{lock_};
+  if (std::find(shares_.begin(), shares_.end(), key) != shares_.end()) return;
+  if (shares_.size() == most_share_keys) shares_.erase(shares_.begin());
+  shares_.push_back(key);
+  unsaid_shares_ = std::min(unsaid_shares_ + 1, shares_.size());
+  // A program may export events faster than the service takes messages. The second thread tells it
+  // the rest.
+  if (now_ns() - shares_said_at_ > 10 * a_millisecond) say_shares();
+}
+
+void Leases::say_shares() {
+  if (standing_ != Standing::Connected || unsaid_shares_ == 0) return;
+  shares_said_at_ = now_ns();
+  const auto unsaid = static_cast<std::ptrdiff_t>(std::exchange(unsaid_shares_, 0));
+  send(SharesHandles{{shares_.end() - unsaid, shares_.end()}});
+}
+
 void Leases::lose() {
   grants_.lose();
   const Holding holding{lock_};
@@ -163,6 +182,8 @@ void Leases::lose() {
 bool Leases::take_note(const Accepted&) {
   standing_ = Standing::Connected;
   send(PausesWithGroup{});
+  unsaid_shares_ = shares_.size();
+  say_shares();
   if (sharer_ != nullptr) {
     send(TimeWish{settings_.cap});
     send(YieldsToForeground{});

@@ -43,6 +43,7 @@ void Leases::serve_once() {
   {
     Holding holding{lock_};
     if (demands_.empty()) work_.wait_for(holding, rest);
+    say_shares();
     if (!demands_.empty()) {
       demand = demands_.front();
       demands_.erase(demands_.begin());

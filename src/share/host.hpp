@@ -62,6 +62,7 @@ class Host {
   std::size_t peers() const { return known_; }
   std::size_t grants() const;
   const std::string& path() const { return listening_.path(); }
+  const Token& token() const { return settings_.token; }
 
  private:
   struct Peer {

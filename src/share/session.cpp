@@ -19,7 +19,8 @@ Error out_of_turn(const char* doing) {
 
 }  // namespace
 
-Session::Session(Fd socket, pid_t exporter) : socket_(std::move(socket)), exporter_(exporter) {}
+Session::Session(Fd socket, pid_t exporter, const Token& token)
+    : socket_(std::move(socket)), exporter_(exporter), token_(token) {}
 
 Result<Session> Session::connect(const std::string& path, const Token& token, Deadline until) {
   constexpr const char* doing = "connect to the exporter";
@@ -37,7 +38,7 @@ Result<Session> Session::connect(const std::string& path, const Token& token, De
   if (const auto* no = std::get_if<Refused>(&answer.message)) return refused(doing, *no);
   const auto* welcome = std::get_if<Welcome>(&answer.message);
   if (welcome == nullptr) return out_of_turn(doing);
-  return Session{std::move(socket), static_cast<pid_t>(welcome->process)};
+  return Session{std::move(socket), static_cast<pid_t>(welcome->process), token};
 }
 
 // Grants arrive unsolicited, so some may precede the answer.

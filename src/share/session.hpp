@@ -19,6 +19,8 @@ class Session {
   static Result<Session> connect(const std::string& path, const Token& token, Deadline until);
 
   pid_t exporter() const { return exporter_; }
+  // What all its importers know.
+  const Token& token() const { return token_; }
 
   // The next grant that the exporter makes to this process. NotFound if the exporter has ended
   // without making any.
@@ -42,11 +44,12 @@ class Session {
   Result<void> release(std::uint64_t grant, Deadline until);
 
  private:
-  Session(Fd socket, pid_t exporter);
+  Session(Fd socket, pid_t exporter, const Token& token);
   Result<Packet> next_answer(Deadline until);
 
   ForkClosedFd socket_;
   pid_t exporter_ = 0;
+  Token token_;
   std::deque<Grant> waiting_;  // arrived while waiting for another answer
 };
 

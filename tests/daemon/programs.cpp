@@ -11,14 +11,6 @@
 namespace cuvmm::test {
 namespace {
 
-// Makes a program find the service and refuse to run without it.
-std::vector<std::string> required(const NodeService& service) {
-  return {"VMM_NODE=require", "VMM_NODE_SOCKET=" + service.socket()};
-}
-std::vector<std::string> automatic(const NodeService& service) {
-  return {"VMM_NODE=auto", "VMM_NODE_SOCKET=" + service.socket()};
-}
-
 std::size_t client_count(const std::string& socket) {
   RawClient observer{socket};
   observer.say(node::StateAsk{});
@@ -33,7 +25,7 @@ TEST_F(ProgramsOfANode, ThreeProgramsThatEachNeedMostOfACardAllFinish) {
   start();
   std::deque<RunningProgram> programs;
   for (const char* name : {"a", "b", "c"}) {
-    programs.emplace_back(program(name, 160, 15), required(*this), file(name));
+    programs.emplace_back(program(name, 160, 15), required(), file(name));
   }
   for (RunningProgram& one : programs) EXPECT_EQ(one.wait(), 0);
   for (const char* name : {"a", "b", "c"}) {
@@ -51,7 +43,7 @@ TEST_F(ProgramsOfANode, NativelyOnlyOneOfThemFinishes) {
 
 TEST_F(ProgramsOfANode, WhatAProgramHoldsIsLeased) {
   start();
-  RunningProgram one{program("one", 128, 2000), required(*this), file("one")};
+  RunningProgram one{program("one", 128, 2000), required(), file("one")};
   ASSERT_TRUE(comes_true([&] { return look_at_device(socket()).leased >= 128 * MiB; }));
   EXPECT_EQ(look_at_device(socket()).foreign, 0u);
   one.signal(SIGKILL);
@@ -61,7 +53,7 @@ TEST_F(ProgramsOfANode, WhatAProgramHoldsIsLeased) {
 
 TEST_F(ProgramsOfANode, ProgramsRunOnWhenTheServiceIsKilledAndReportWhenItIsBack) {
   start();
-  RunningProgram one{program("one", 128, 1500), automatic(*this), file("one")};
+  RunningProgram one{program("one", 128, 1500), automatic(), file("one")};
   ASSERT_TRUE(comes_true([&] { return look_at_device(socket()).leased >= 128 * MiB; }));
   kill_service();
   ::usleep(200'000);
@@ -72,9 +64,9 @@ TEST_F(ProgramsOfANode, ProgramsRunOnWhenTheServiceIsKilledAndReportWhenItIsBack
 }
 
 TEST_F(ProgramsOfANode, WithoutTheServiceOnlyProgramsThatDoNotRequireItRun) {
-  RunningProgram any{program("any", 64, 3), automatic(*this), file("any")};
+  RunningProgram any{program("any", 64, 3), automatic(), file("any")};
   EXPECT_EQ(any.wait(), 0) << read_file("any");
-  RunningProgram strict{program("strict", 64, 3), required(*this), file("strict")};
+  RunningProgram strict{program("strict", 64, 3), required(), file("strict")};
   EXPECT_EQ(strict.wait(), 2);
   EXPECT_NE(read_file("strict").find("VMM_NODE=require"), std::string::npos) << read_file("strict");
 }
@@ -82,20 +74,20 @@ TEST_F(ProgramsOfANode, WithoutTheServiceOnlyProgramsThatDoNotRequireItRun) {
 TEST_F(ProgramsOfANode, AStoppedServiceOnlyDelaysAProgram) {
   start();
   service().signal(SIGSTOP);
-  RunningProgram one{program("one", 96, 10), automatic(*this), file("one")};
+  RunningProgram one{program("one", 96, 10), automatic(), file("one")};
   EXPECT_EQ(one.wait(), 0) << read_file("one");
   service().signal(SIGCONT);
-  RunningProgram later{program("later", 96, 10), required(*this), file("later")};
+  RunningProgram later{program("later", 96, 10), required(), file("later")};
   EXPECT_EQ(later.wait(), 0) << read_file("later");
 }
 
 TEST_F(ProgramsOfANode, AStoppedProgramDoesNotKeepOthersFromTheRest) {
   start();
-  RunningProgram stopped{program("stopped", 128, 3000), required(*this), file("stopped")};
+  RunningProgram stopped{program("stopped", 128, 3000), required(), file("stopped")};
   ASSERT_TRUE(comes_true([&] { return look_at_device(socket()).leased >= 128 * MiB; }));
   ::usleep(200'000);
   stopped.signal(SIGSTOP);
-  RunningProgram small{program("small", 96, 10), required(*this), file("small")};
+  RunningProgram small{program("small", 96, 10), required(), file("small")};
   EXPECT_EQ(small.wait(), 0) << read_file("small");
 }
 
@@ -103,10 +95,10 @@ TEST_F(ProgramsOfANode, AnIdleProgramGivesWayAndComesBack) {
   start();
   std::vector<std::string> idle = program("idle", 160, 3);
   idle.back() = "4000";  // the pause between steps
-  RunningProgram sleeps{idle, required(*this), file("idle")};
+  RunningProgram sleeps{idle, required(), file("idle")};
   ASSERT_TRUE(comes_true([&] { return look_at_device(socket()).leased >= 160 * MiB; }));
   ::usleep(500'000);
-  RunningProgram busy{program("busy", 160, 20), required(*this), file("busy")};
+  RunningProgram busy{program("busy", 160, 20), required(), file("busy")};
   EXPECT_EQ(busy.wait(), 0) << read_file("busy");
   EXPECT_EQ(sleeps.wait(), 0) << read_file("idle");
 }
@@ -115,7 +107,7 @@ TEST_F(ProgramsOfANode, ProgramsKilledAtRandomLeaveExactBooks) {
   start();
   std::deque<RunningProgram> programs;
   for (int i = 0; i < 4; ++i) {
-    programs.emplace_back(program(std::to_string(i), 128, 3000), required(*this), file("any"));
+    programs.emplace_back(program(std::to_string(i), 128, 3000), required(), file("any"));
   }
   ASSERT_TRUE(comes_true([&] { return client_count(socket()) == 4; }));
   for (int i = 0; i < 3; ++i) {
@@ -135,7 +127,7 @@ TEST_F(ProgramsOfANode, ALimitIsWhatAProgramSeesAsItsDevice) {
   std::vector<std::string> command = program("half", 0, 2);
   *std::find(command.begin(), command.end(), "--mib") = "--memory";
   *(std::find(command.begin(), command.end(), "--memory") + 1) = "75";
-  RunningProgram half{command, required(*this), file("half")};
+  RunningProgram half{command, required(), file("half")};
   EXPECT_EQ(half.wait(), 0);
   EXPECT_NE(read_file("half").find("3 blocks, 96 MiB"), std::string::npos) << read_file("half");
 }
@@ -146,12 +138,12 @@ TEST_F(ProgramsOfANode, ColdMemoryGoesToTheHostWhileItsProgramRuns) {
   std::vector<std::string> holder = program("holder", 160, 600);
   holder.back() = "20";  // long enough
   holder.insert(holder.end(), {"--cold", "128"});
-  std::vector<std::string> spills = required(*this);
+  std::vector<std::string> spills = required();
   spills.push_back("VMM_SPILL=host");
   RunningProgram runs{holder, spills, file("holder")};
   ASSERT_TRUE(comes_true([&] { return look_at_device(socket()).leased >= 160 * MiB; }));
   ::usleep(5'000'000);  // until the memory counts as cold
-  RunningProgram other{program("other", 192, 5), required(*this), file("other")};
+  RunningProgram other{program("other", 192, 5), required(), file("other")};
   EXPECT_EQ(other.wait(), 0) << read_file("other");
   EXPECT_EQ(runs.wait(), 0) << read_file("holder");
   const std::string log = read_file("service.log");
@@ -164,32 +156,20 @@ TEST_F(ProgramsOfANode, NoMoreHostMemoryIsPinnedThanTheServiceHas) {
   start({"--config", file("c.toml")});
   std::vector<std::string> idle = program("idle", 160, 2);
   idle.back() = "3000";
-  RunningProgram sleeps{idle, required(*this), file("idle")};
+  RunningProgram sleeps{idle, required(), file("idle")};
   ASSERT_TRUE(comes_true([&] { return look_at_device(socket()).leased >= 160 * MiB; }));
   std::vector<std::string> wants = program("wants", 160, 2);
-  std::vector<std::string> hurries = required(*this);
+  std::vector<std::string> hurries = required();
   hurries.push_back("VMM_NODE_WAIT=1500ms");
   RunningProgram refused{wants, hurries, file("wants")};
   EXPECT_EQ(refused.wait(), 2) << "the idle one cannot be moved: " << read_file("wants");
   EXPECT_EQ(sleeps.wait(), 0) << read_file("idle");
 }
 
-// A test program on the card, under cuvmm.
-std::vector<std::string> test_program(const NodeService& service, const std::string& name,
-                                      const std::vector<std::string>& arguments,
-                                      const std::vector<std::string>& options = {}) {
-  std::vector<std::string> command{CUVMM_BIN "/cuvmm", "run", "--quiet", service.sim()};
-  command.insert(command.end(), options.begin(), options.end());
-  command.insert(command.end(), {"--", CUVMM_TEST_PROGRAMS "/cuvmm_program_" + name});
-  command.insert(command.end(), arguments.begin(), arguments.end());
-  return command;
-}
-
 TEST_F(ProgramsOfANode, AProgramThatExecutesAnotherLeavesItsLeaseAndTheOtherHasItsOwn) {
   start();
   const std::string itself = CUVMM_TEST_PROGRAMS "/cuvmm_program_exec";
-  RunningProgram one{test_program(*this, "exec", {"160", itself, "192"}), required(*this),
-                     file("one")};
+  RunningProgram one{test_program("exec", {"160", itself, "192"}), required(), file("one")};
   ASSERT_TRUE(comes_true([&] { return look_at_device(socket()).leased >= 160 * MiB; }));
   EXPECT_EQ(one.wait(), 0) << read_file("one");
   EXPECT_NE(read_file("one").find("holds 192 MiB"), std::string::npos) << read_file("one");
@@ -203,10 +183,9 @@ TEST_F(ProgramsOfANode, JobsWhoseRanksWaitForEachOtherTakeTurnsOnBothCards) {
   start_on(",devices=2");
   std::deque<RunningProgram> ranks;
   const auto begin = [&](const std::string& job, const std::string& rank) {
-    ranks.emplace_back(
-        test_program(*this, "rank", {rank, file(job + ".meeting"), "160", "2", "together"},
-                     {"--name", job + rank, "--group", job, "--node-wait", "80s"}),
-        required(*this), file(job));
+    ranks.emplace_back(test_program("rank", {rank, file(job + ".meeting"), "160", "2", "together"},
+                                    {"--name", job + rank, "--group", job, "--node-wait", "80s"}),
+                       required(), file(job));
   };
   begin("a", "0");
   begin("b", "1");
@@ -226,10 +205,10 @@ TEST_F(ProgramsOfANode, AJobIsStoppedBetweenItsCollectivesOnBothCards) {
                          const std::vector<std::string>& work, const std::string& guarantee) {
     std::vector<std::string> arguments{rank, file(job + ".meeting"), "160"};
     arguments.insert(arguments.end(), work.begin(), work.end());
-    ranks.emplace_back(test_program(*this, "rank", arguments,
+    ranks.emplace_back(test_program("rank", arguments,
                                     {"--name", job + rank, "--group", job, "--node-wait", "80s",
                                      "--guarantee", guarantee}),
-                       required(*this), file(job));
+                       required(), file(job));
   };
   const auto leased = [&] {
     RawClient observer{socket()};
@@ -258,18 +237,18 @@ TEST_F(ProgramsOfANode, AJobIsStoppedBetweenItsCollectivesOnBothCards) {
 TEST_F(ProgramsOfANode, WorkThatOutlastsATurnEndsTurnsAndIsLogged) {
   start_on(",devices=2");
   RunningProgram spins{
-      test_program(*this, "rank", {"0", file("meeting"), "160", "1"}, {"--name", "spins"}),
-      required(*this), file("spins")};
+      test_program("rank", {"0", file("meeting"), "160", "1"}, {"--name", "spins"}), required(),
+      file("spins")};
   ASSERT_TRUE(comes_true([&] { return look_at_device(socket()).leased >= 160 * MiB; }));
   ::usleep(500'000);
-  std::vector<std::string> hurries = required(*this);
+  std::vector<std::string> hurries = required();
   hurries.push_back("VMM_NODE_WAIT=1500ms");
   RunningProgram wants{program("wants", 160, 2), hurries, file("wants")};
   EXPECT_EQ(wants.wait(), 2) << read_file("wants");
   EXPECT_NE(read_file("service.log").find("work of spins outlasted its turn"), std::string::npos)
       << read_file("service.log");
-  RunningProgram other{test_program(*this, "rank", {"1", file("meeting"), "160", "1"}),
-                       required(*this), file("other")};
+  RunningProgram other{test_program("rank", {"1", file("meeting"), "160", "1"}), required(),
+                       file("other")};
   EXPECT_EQ(other.wait(), 0) << read_file("other");
   EXPECT_EQ(spins.wait(), 0) << read_file("spins");
 }
@@ -282,8 +261,8 @@ TEST_F(ProgramsOfANode, NvmlAndTheDriverTellAProgramItsLimitThroughEveryDoor) {
       start({"--config", file("c.toml")});
     }
     const std::string output = std::string{"nvml"} + way;
-    RunningProgram asks{test_program(*this, "nvml", {"64"}, {way, "128M"}),
-                        by_service ? required(*this) : std::vector<std::string>{"VMM_NODE=off"},
+    RunningProgram asks{test_program("nvml", {"64"}, {way, "128M"}),
+                        by_service ? required() : std::vector<std::string>{"VMM_NODE=off"},
                         file(output)};
     EXPECT_EQ(asks.wait(), 0);
     const std::string said = read_file(output);
@@ -303,7 +282,7 @@ TEST_F(ProgramsOfANode, NvmlAndTheDriverTellAProgramItsLimitThroughEveryDoor) {
 }
 
 TEST_F(ProgramsOfANode, NvmlTellsAllThereIsWhereThereIsNoLimit) {
-  RunningProgram asks{test_program(*this, "nvml", {"64"}), {"VMM_NODE=off"}, file("nvml")};
+  RunningProgram asks{test_program("nvml", {"64"}), {"VMM_NODE=off"}, file("nvml")};
   EXPECT_EQ(asks.wait(), 0);
   EXPECT_NE(read_file("nvml").find("path 256 192 64\n"), std::string::npos) << read_file("nvml");
   EXPECT_NE(read_file("nvml").find("path lists 96 96 96\n"), std::string::npos)

@@ -135,6 +135,23 @@ std::vector<std::string> NodeService::program(const std::string& name, int mib, 
           "2"};
 }
 
+std::vector<std::string> NodeService::test_program(const std::string& name,
+                                                   const std::vector<std::string>& arguments,
+                                                   const std::vector<std::string>& options) const {
+  std::vector<std::string> command{CUVMM_BIN "/cuvmm", "run", "--quiet", sim()};
+  command.insert(command.end(), options.begin(), options.end());
+  command.insert(command.end(), {"--", CUVMM_TEST_PROGRAMS "/cuvmm_program_" + name});
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
+std::vector<std::string> NodeService::automatic() const {
+  return {"VMM_NODE=auto", "VMM_NODE_SOCKET=" + socket()};
+}
+std::vector<std::string> NodeService::required() const {
+  return {"VMM_NODE=require", "VMM_NODE_SOCKET=" + socket()};
+}
+
 void NodeService::write_file(const std::string& name, const std::string& text) const {
   std::ofstream{file(name)} << text;
 }

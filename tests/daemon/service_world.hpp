@@ -58,6 +58,14 @@ class NodeService : public ::testing::Test {
   std::string sim() const { return "--sim=card=" + card_ + ",memory=256M" + more_; }
   // `cuvmm run` of take_turns on that card.
   std::vector<std::string> program(const std::string& name, int mib, int steps) const;
+  // `cuvmm run` of a program of tests/programs on it.
+  std::vector<std::string> test_program(const std::string& name,
+                                        const std::vector<std::string>& arguments,
+                                        const std::vector<std::string>& options = {}) const;
+  // Variables with which a program finds the service; required() also makes it refuse to run
+  // without.
+  std::vector<std::string> automatic() const;
+  std::vector<std::string> required() const;
 
   void write_file(const std::string& name, const std::string& text) const;
   std::string read_file(const std::string& name) const;

@@ -2,12 +2,12 @@
 // One rank of a job of two, each on its own device: in every round a kernel of each rank spins
 // until the other's runs, as NCCL's do, and then the rank checks what it had written to its memory.
 //
-//   rank RANK FILE MIB ROUNDS [together [KERNELS]]
+//   rank RANK FILE MIB ROUNDS [together [KERNELS [memory|event]]]
 //
 // RANK is also the device; FILE is where the two meet. With `together` no kernel is launched until
 // both have their memory. Each round launches KERNELS kernels, one by default: rank 0 at once,
-// so that they spin for those of rank 1, which launches one every 10 ms. Exit status 0 if every
-// word was right.
+// so that they spin for those of rank 1, which launches one every 10 ms. With `memory` or `event`,
+// rank 1 opens such a thing of rank 0's. Exit status 0 if every word was right.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <vector>
 
 #include "cuvmm/sim.h"
@@ -33,6 +34,9 @@ constexpr std::size_t block_size = std::size_t{32} << 20;
 struct Meeting {
   std::atomic<std::uint64_t> rounds[2];
   std::atomic<int> ready;
+  std::atomic<int> shared;  // 1: rank 0 has written a handle, 2: rank 1 has opened it
+  CUipcMemHandle memory;
+  CUipcEventHandle event;
 };
 Meeting* meeting = nullptr;
 int rank = 0;
@@ -47,6 +51,45 @@ template <class Function, class... Arguments>
 void call(const char* name, Arguments... arguments) {
   static void* const library = dlopen("libcuda.so.1", RTLD_NOW);
   check(reinterpret_cast<Function*>(dlsym(library, name))(arguments...), name);
+}
+
+void export_one(const std::string& what) {
+  if (what == "event") {
+    CUevent event = nullptr;
+    call<CUresult(CUevent*, unsigned)>("cuEventCreate", &event,
+                                       unsigned{CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING});
+    call<CUresult(CUipcEventHandle*, CUevent)>("cuIpcGetEventHandle", &meeting->event, event);
+  } else {
+    CUdeviceptr small = 0;
+    call<CUresult(CUdeviceptr*, std::size_t)>("cuMemAlloc_v2", &small, std::size_t{2} << 20);
+    call<CUresult(CUipcMemHandle*, CUdeviceptr)>("cuIpcGetMemHandle", &meeting->memory, small);
+  }
+}
+
+void open_one(const std::string& what) {
+  if (what == "event") {
+    CUevent event = nullptr;
+    call<CUresult(CUevent*, CUipcEventHandle)>("cuIpcOpenEventHandle", &event, meeting->event);
+  } else {
+    CUdeviceptr opened = 0;
+    call<CUresult(CUdeviceptr*, CUipcMemHandle, unsigned)>(
+        "cuIpcOpenMemHandle_v2", &opened, meeting->memory,
+        unsigned{CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS});
+  }
+}
+
+// Returns once rank 1 has opened what rank 0 has exported.
+void share(const std::string& what) {
+  if (rank == 0) {
+    export_one(what);
+    meeting->shared.store(1);
+  }
+  // Rank 0 waits for 2, rank 1 for 1.
+  while (meeting->shared.load() < 2 - rank) ::usleep(1000);
+  if (rank == 1) {
+    open_one(what);
+    meeting->shared.store(2);
+  }
 }
 
 }  // namespace
@@ -82,6 +125,7 @@ int main(int count, char** words) {
     call<CUresult(CUdeviceptr*, std::size_t)>("cuMemAlloc_v2", &block, block_size);
     blocks.push_back(block);
   }
+  if (count > 7) share(words[7]);
   const int kernels = count > 6 ? std::atoi(words[6]) : 1;
   meeting->ready.fetch_add(1);
   while (count > 5 && meeting->ready.load() < 2) ::usleep(1000);

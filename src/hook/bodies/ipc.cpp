@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory shared between processes by 64-byte handles. The driver handles its own memory.
+// Memory shared between processes by 64-byte handles. The driver handles its own memory. Processes
+// that share may wait for each other, which the node's service must know.
 #include "base/log.hpp"
 #include "engine/control.hpp"
 #include "hook/serve.hpp"
@@ -23,9 +24,11 @@ CUresult open(const Forward<call>& forward, CUdeviceptr* address, const CUipcMem
                    "an IPC handle comes from a process in VMM_MODE=VMM, whose memory can be opened "
                    "only by another such process; this one runs in another mode");
   }
-  return serve_or_forward(
+  const CUresult answer = serve_or_forward(
       forward, [&](LegacyIpc& ipc) { return ipc.open(address, handle, flags); }, address, handle,
       flags);
+  if (answer == CUDA_SUCCESS) forward.engine().shares(handle);
+  return answer;
 }
 
 }  // namespace
@@ -41,7 +44,9 @@ CUVMM_HOOK(cuIpcGetMemHandle, CUipcMemHandle* handle, CUdeviceptr address) {
     }
     return ipc.handle_of(address, handle);
   };
-  return serve_or_forward(forward, handle_of, handle, address);
+  const CUresult answer = serve_or_forward(forward, handle_of, handle, address);
+  if (answer == CUDA_SUCCESS) forward.engine().shares(*handle);
+  return answer;
 }
 CUVMM_HOOK(cuIpcOpenMemHandle, CUdeviceptr* address, CUipcMemHandle handle, unsigned flags) {
   return open(forward, address, handle, flags);

@@ -211,12 +211,15 @@ CUVMM_HOOK(cuGreenCtxRecordEvent, CUgreenCtx context, CUevent event) {
   return recorded_unseen(forward, event, context, event);
 }
 CUVMM_HOOK(cuIpcGetEventHandle, CUipcEventHandle* handle, CUevent event) {
-  return recorded_unseen(forward, event, handle, event);
+  const CUresult answer = recorded_unseen(forward, event, handle, event);
+  if (answer == CUDA_SUCCESS) forward.engine().shares(*handle);
+  return answer;
 }
 CUVMM_HOOK(cuIpcOpenEventHandle, CUevent* event, CUipcEventHandle handle) {
   const CUresult answer = forward(event, handle);
   StreamClock* clock = clock_of(forward);
   if (clock != nullptr && answer == CUDA_SUCCESS) clock->events().recorded_unseen(*event);
+  if (answer == CUDA_SUCCESS) forward.engine().shares(handle);
   return answer;
 }
 CUVMM_HOOK(cuGraphAddEventRecordNode, CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
