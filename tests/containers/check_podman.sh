@@ -140,6 +140,23 @@ podman --root "$trial/store" --runroot "$trial/runroot" --storage-driver vfs --r
 wait "$first" && fail "a killed container succeeds"
 eventually "what the first had is free" seen first -1
 
+# Without a share: what a container needs besides the libraries is the socket, and the simulated card.
+echo "== nothing of the service but its socket"
+mkfifo "$trial/third"
+exec 8<>"$trial/third"
+contained -i -v /run/cuvmm/cuvmmd.sock:/node.sock -v /dev/shm:/dev/shm \
+  -v "$build/lib/libcuvmm_preload.so:/opt/libcuvmm_preload.so:ro" -v "$build/lib/cuvmm/sim:/opt/sim:ro" \
+  -e LD_PRELOAD=/opt/libcuvmm_preload.so -e LD_LIBRARY_PATH=/opt/sim -e "VMM_SIM_CARD=$card" -e VMM_SIM_MEMORY=8G \
+  -e VMM_NODE=require -e VMM_NODE_SOCKET=/node.sock -e VMM_NAME=third --name third "${from[@]}" /bin/cuvmm_holds 1000 \
+  <"$trial/third" 8>&- >"$trial/log/third" 2>&1 &
+third=$!
+eventually "the third holds its memory" grep -q holds "$trial/log/third"
+eventually "the third is in cuvmm top" seen third 1000
+podman --root "$trial/store" --runroot "$trial/runroot" --storage-driver vfs --runtime runc kill third >/dev/null ||
+  fail "podman kill"
+wait "$third" && fail "a killed container succeeds"
+eventually "what the third had is free" seen third -1
+
 echo "== LD_PRELOAD in place of the file"
 "$cuvmm" cdi generate "--sim=$sim" --shares 2G --preload environment -o /run/cdi/cuvmm.json || fail "no specification"
 contained --device cuvmm.dev/share=gpu0-2g "${from[@]}" /bin/cuvmm_holds 100 </dev/null >"$trial/log/environment" 2>&1 ||
