@@ -67,7 +67,7 @@ class Leases final : public Lessor {
     node::UseReport reported = {};
     std::uint64_t reported_at = 0;
     std::uint64_t surplus_since = 0;
-    std::uint64_t short_until = 0;  // it gave less than it had reported
+    std::uint64_t short_until = 0;  // it gave less than it had reported, or did not pause
     Size held_before = 0;           // a pause
 
     bool is_host() const { return uuid == Lessor::the_host; }
@@ -104,6 +104,7 @@ class Leases final : public Lessor {
   static void* serve_demands(void* leases);
   void serve_once();
   void reclaim(const node::ReclaimDemand& demand);
+  void give_again_later(const node::ReclaimDemand& demand);
   bool pause_for(const node::ReclaimDemand& demand);
   bool pauses_with_group(const node::ReclaimDemand& demand);
   Result<void> pause_with_group(Duration within, const node::ReclaimDemand& demand);

@@ -75,6 +75,7 @@ void Leases::reclaim(const ReclaimDemand& demand) {
   if (demand.step == ReclaimStep::Pause) {
     const bool is_paused = pause_for(demand);
     answer(is_paused ? ReclaimOutcome::Applied : ReclaimOutcome::Refused, cuvmm::unlimited);
+    if (!is_paused) give_again_later(demand);
     return;
   }
   Size surplus = budget->surplus();
@@ -84,7 +85,11 @@ void Leases::reclaim(const ReclaimDemand& demand) {
     const Duration within{std::clamp<std::uint64_t>(demand.within / 2, 50'000, 10'000'000)};
     tenant_.move_out_cold(*budget, demand.bytes - surplus, within);
   }
-  if (answer(ReclaimOutcome::Applied, demand.bytes) >= demand.bytes) return;
+  if (answer(ReclaimOutcome::Applied, demand.bytes) < demand.bytes) give_again_later(demand);
+}
+
+// The service asks again only after the next report, which may otherwise never come.
+void Leases::give_again_later(const ReclaimDemand& demand) {
   const Holding holding{lock_};
   find(demand.place)->short_until = now_ns() + short_for;
 }
@@ -247,6 +252,7 @@ void Leases::report(std::uint64_t now) {
     const Holding holding{lock_};
     Leased& place = places_[i];
     const bool is_short = now < place.short_until;
+    const bool was_short = !is_short && std::exchange(place.short_until, 0) != 0;
     const UseReport use{.place = place.uuid,
                         .cache = budget->surplus() + (is_short ? 0 : cached),
                         .cold = is_short ? 0 : cold,
@@ -254,7 +260,7 @@ void Leases::report(std::uint64_t now) {
     const UseReport& told = place.reported;
     const Size change =
         std::max(difference(use.cache, told.cache), difference(use.cold, told.cold));
-    const bool is_news = place.reported_at == 0 || use.is_idle != told.is_idle ||
+    const bool is_news = place.reported_at == 0 || was_short || use.is_idle != told.is_idle ||
                          change > batch_of(place) ||
                          (change != 0 && now - place.reported_at > between_reports);
     if (!is_news) continue;
