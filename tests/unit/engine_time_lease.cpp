@@ -97,8 +97,8 @@ class TimeLeaseTest : public VmmTest {
     VmmTest::SetUp();
     CUuuid uuid{};
     ASSERT_CUDA(driver().cuDeviceGetUuid(&uuid, 0));
-    static std::vector<std::unique_ptr<TimeSharedProgram>> all;
-    program_ = all.emplace_back(std::make_unique<TimeSharedProgram>(driver(), uuid)).get();
+    static auto* const all = new std::vector<std::unique_ptr<TimeSharedProgram>>;  // never freed
+    program_ = all->emplace_back(std::make_unique<TimeSharedProgram>(driver(), uuid)).get();
     while (!program_->lease.counts()) ::usleep(100);
   }
   void TearDown() override {
