@@ -30,6 +30,8 @@ class TileChanges {
         Range& part = layout_.cut(static_cast<Range&>(*tile), {begin, end - begin});
         layout_.turn_into(part, to, residency);
         changed_.push_back(&part);
+        // The rest of a tile that was changed before is a change too.
+        if (has.end() > end) changed_.push_back(static_cast<Range*>(part.after));
         tile = &part;
       }
       tile = tile->after;
