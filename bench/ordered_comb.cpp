@@ -156,11 +156,10 @@ int main(const std::vector<std::size_t>& only) {
   std::size_t free = 0;
   std::size_t total = 0;
   MUST_WORK(cuMemGetInfo_v2, &free, &total);
-  for (const std::size_t size : {64 * KiB, 100 * KiB, 256 * KiB, 512 * KiB, 1000 * KiB, 1024 * KiB,
-                                 1536 * KiB, 3000 * KiB, 3072 * KiB}) {
-    if (!only.empty() && std::find(only.begin(), only.end(), size / KiB) == only.end()) continue;
+  const std::vector<std::size_t> usual{64, 100, 128, 256, 512, 1000, 1024, 1536, 3000, 3072};
+  for (const std::size_t size : only.empty() ? usual : only) {
     for (const Freed freed : {Freed::EverySecond, Freed::Pairs, Freed::Random}) {
-      run(free, size, size, freed);
+      run(free, size * KiB, size * KiB, freed);
     }
   }
   if (!only.empty()) return 0;
@@ -172,7 +171,7 @@ int main(const std::vector<std::size_t>& only) {
 }  // namespace
 }  // namespace cuvmm::bench
 
-// With arguments, only blocks of so many KiB.
+// With arguments, blocks of so many KiB instead of the usual sizes.
 int main(int count, char** words) {
   std::vector<std::size_t> only;
   for (int i = 1; i < count; ++i) only.push_back(std::strtoull(words[i], nullptr, 10));

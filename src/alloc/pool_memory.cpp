@@ -9,6 +9,7 @@ namespace {
 // Addresses cost next to nothing, but their number is limited.
 constexpr Size large_reserves = 8;  // times the device's memory
 constexpr Size small_reserves = 2;
+constexpr Size striped_reserves = 16;  // small blocks lie in stripes of chunks
 
 // Reserves as many addresses as are available, at least enough for the whole device.
 Result<std::unique_ptr<Arena>> create_arena(const Driver& driver, DeviceMemory& device,
@@ -46,7 +47,8 @@ Result<std::unique_ptr<PoolMemory>> PoolMemory::create(const Driver& driver, Dev
   auto pool = std::unique_ptr<PoolMemory>{new PoolMemory{device, order, handle}};
   pool->large_ =
       TRY(create_arena(driver, device, pool->order_, compactor, large_reserves, "stream-ordered"));
-  pool->small_ = TRY(create_arena(driver, device, pool->order_, compactor, small_reserves,
+  pool->small_ = TRY(create_arena(driver, device, pool->order_, compactor,
+                                  compactor != nullptr ? striped_reserves : small_reserves,
                                   "stream-ordered, below 1 MiB"));
   return pool;
 }

@@ -17,6 +17,7 @@ ArenaSettings settings_of(ArenaWorld& world) {
   settings.device_memory = 1 * TiB;
   settings.chunks.largest = world.chosen.largest_chunk;
   settings.wait = world.chosen.wait;
+  settings.spreads = world.chosen.spreads;
   if (world.chosen.compacts) settings.compactor = &world.compactor;
   return settings;
 }

@@ -83,6 +83,7 @@ class ArenaWorld {
     Duration wait{1'000'000};
     Size spill_granules = 0;  // that may reside on the host
     bool compacts = false;    // live memory moves under pressure
+    bool spreads = false;     // blocks of equal size, see arena::Spread
   };
   ArenaWorld(const Driver& driver, const Given& given);
 

@@ -77,5 +77,44 @@ TEST_F(SharingPlanTest, DoesNotBreakUpWhatIsNearlyFull) {
   EXPECT_TRUE(plan_.emptied().empty());
 }
 
+// Each chunk has two granules, one for each half. Seen as a whole none fits into another.
+TEST_F(SharingPlanTest, LooksAtTheWindowOfAGranule) {
+  plan_.add_layout({quarters({0, 1}), quarters({2, 3})});
+  const auto add = [&](Size low, Size high) {
+    const SharingPlan::Index chunk = plan_.add_chunk(1);
+    plan_.add_granule(chunk, quarters({low}));
+    plan_.add_granule(chunk, quarters({high}));
+  };
+  add(0, 2);
+  add(1, 2);
+  add(0, 3);
+  EXPECT_EQ(plan_.empty({}), 1);
+  ASSERT_EQ(plan_.emptied().size(), 1);
+  EXPECT_EQ(plan_.emptied()[0], 0);
+  ASSERT_EQ(plan_.moved().size(), 2);
+  EXPECT_NE(plan_.goal(0), plan_.goal(1));
+}
+
+// Nothing can be emptied at once: each chunk has a half that is full, and no other has it free.
+TEST_F(SharingPlanTest, ConsolidatesSoThatOthersFit) {
+  const LiveParts low = quarters({0, 1});
+  const LiveParts high = quarters({2, 3});
+  plan_.add_layout({low, high});
+  const auto add = [&](const LiveParts& in_low, const LiveParts& in_high) {
+    const SharingPlan::Index chunk = plan_.add_chunk(1);
+    plan_.add_granule(chunk, in_low);
+    plan_.add_granule(chunk, in_high);
+  };
+  add(quarters({0}), high);
+  add(quarters({1}), high);
+  add(low, quarters({2}));
+  add(low, quarters({3}));
+  EXPECT_EQ(plan_.empty({}), 0);
+  plan_.settle();
+  EXPECT_EQ(plan_.consolidate(), 2);
+  plan_.settle();
+  EXPECT_EQ(plan_.empty({}), 1);
+}
+
 }  // namespace
 }  // namespace cuvmm::test

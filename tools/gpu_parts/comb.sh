@@ -9,7 +9,7 @@ comb() {  # VMM_COMPACT KIB…
   VMM_COMPACT=$1 build/bin/cuvmm run --quiet --log-level error --limit "${CUVMM_COMB:-16G}" -- \
     build/bin/cuvmm_bench_ordered_comb "${@:2}" | tee -a "$log" || status=1
 }
-comb all 256 512 1000 1536 3000
+comb all 64 100 256 512 1000 1536 3000
 comb auto 512 1536
 ! grep -vE '(^--|, 0 wrong$)' "$log" || status=1
 exit "$status"

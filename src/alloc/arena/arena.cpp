@@ -194,6 +194,7 @@ Result<Block*> Arena::search_further(Size size, StreamId stream, MemoryPressure&
   if (state_.settings.spreads && state_.settings.grow == Grow::Loose) {
     const Holding holding{state_.lock};
     wanted.places = state_.spread.count(size);
+    wanted.in_stripes = state_.is_striped(size);
   }
   // Not from the last memory, which others may need.
   if (wanted.places != 1 && wanted.place_bytes() > state_.supply().room / 4) wanted.places = 1;
@@ -271,8 +272,11 @@ Result<Size> Arena::share(Size wanted, const CopyBy& copy) {
   state_.flush_all();
   Size freed = 0;
   bool creates_spares = false;
+  Sharing::Aim aim = Sharing::Aim::Gain;
+  int consolidations = 0;
   while (freed < wanted) {
-    const std::vector<ChunkRef> spares = spare_chunks(creates_spares);
+    const std::vector<ChunkRef> spares =
+        aim == Sharing::Aim::Gain ? spare_chunks(creates_spares) : std::vector<ChunkRef>{};
     const Holding holding{state_.lock};
     if (state_.is_away || state_.has_ended) break;
     state_.mend();
@@ -280,13 +284,23 @@ Result<Size> Arena::share(Size wanted, const CopyBy& copy) {
     freed += state_.release_smallest(state_.end_unused_sharing());
     if (freed >= wanted || !state_.torn.empty()) break;
     const Result<Sharing::Gained> gained =
-        state_.sharing().gain(state_.in_granules(wanted - freed), spares, copy);
+        state_.sharing().gain(state_.in_granules(wanted - freed), aim, spares, copy);
     state_.note_mapped();
     if (!gained.ok()) {
       if (freed != 0) break;
       return gained.error();
     }
-    if (gained->granules == 0 && (creates_spares || !gained->lacks_spares)) break;
+    if (gained->moves == 0) {
+      if (aim == Sharing::Aim::Consolidate) break;
+      const bool may_create = gained->lacks_spares && !creates_spares;
+      if (!may_create) {
+        if (consolidations++ == Sharing::most_consolidations) break;
+        aim = Sharing::Aim::Consolidate;
+      }
+      creates_spares = may_create;
+      continue;
+    }
+    aim = Sharing::Aim::Gain;
     creates_spares = gained->lacks_spares;
     state_.compacted_granules += gained->moves;
     state_.compacted_bytes += gained->bytes_moved;

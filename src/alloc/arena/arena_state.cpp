@@ -36,16 +36,29 @@ void ArenaState::clear() {
   note_mapped();
 }
 
-Block* ArenaState::take_own(Size size, StreamId stream, Patience patience, ResidencyFilter reach) {
+Range* ArenaState::best_fit(Size size, StreamId stream, Patience patience, ResidencyFilter reach,
+                            Size below) const {
   const FreeRanges& free = layout.free();
-  const auto in_reach = [reach](const Range& range) { return is_within(reach, range); };
-  Range* best = free.best_fit(stream, size, patience, in_reach);
+  const auto accepts = [=](const Range& range) {
+    return range.size() < below && is_within(reach, range);
+  };
+  Range* best = free.best_fit(stream, size, patience, accepts);
   if (stream != no_stream) {
     // Between equal ranges prefer the stream's own: the others can serve any stream.
-    Range* const anyones = free.best_fit(no_stream, size, patience, in_reach);
+    Range* const anyones = free.best_fit(no_stream, size, patience, accepts);
     if (anyones != nullptr && (best == nullptr || anyones->size() < best->size())) best = anyones;
   }
-  return carve(best, size, stream);
+  return best;
+}
+
+Block* ArenaState::take_own(Size size, StreamId stream, Patience patience, ResidencyFilter reach) {
+  if (is_striped(size)) {
+    // From any stripe, so that blocks that are allocated in a row lie in several.
+    const Size blocks = 1 + spread.pick(Stripes::blocks_a_stripe(size, layout.unit()));
+    Range* const of_stripe = best_fit(size * blocks, stream, patience, reach, 2 * layout.unit());
+    if (of_stripe != nullptr) return carve(of_stripe, size, stream);
+  }
+  return carve(best_fit(size, stream, patience, reach, unlimited), size, stream);
 }
 
 Block* ArenaState::carve(Range* range, Size size, StreamId stream) {
@@ -53,7 +66,7 @@ Block* ArenaState::carve(Range* range, Size size, StreamId stream) {
   const bool is_far = range->residency == Residency::Far;
   Size offset = 0;
   if (settings.spreads) {
-    if (range->size() == size && spread.leaves_last(size)) return nullptr;
+    if (range->size() == size && !is_striped(size) && spread.leaves_last(size)) return nullptr;
     spread.note(size);
     offset = spread.pick(std::min(spread.count(size), range->size() / size)) * size;
   }
@@ -201,6 +214,7 @@ Sharing ArenaState::sharing() {
                   .torn = torn,
                   .access = access,
                   .order = order,
+                  .stripes = stripe_layouts.all(),
                   .where = here}};
 }
 

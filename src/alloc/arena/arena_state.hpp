@@ -13,6 +13,7 @@
 #include "alloc/arena/rearrangement.hpp"
 #include "alloc/arena/spread.hpp"
 #include "alloc/arena/stream_cache.hpp"
+#include "alloc/arena/stripes.hpp"
 #include "alloc/arena/torn.hpp"
 #include "alloc/traced_arena.hpp"
 #include "stream/stream_order.hpp"
@@ -47,6 +48,15 @@ struct ArenaState {
   Block* take_own(Size size, StreamId stream, Patience patience, ResidencyFilter reach);
   Block* take_ordered(Size size, StreamId stream, Patience patience, ResidencyFilter reach);
   void give_back(Block& block, const FreeTicket& ticket);
+  // Lays the chunks, which are not mapped yet, in stripes at the front of the hole, and takes a
+  // block of one of the stripes. The hole has room for it.
+  Result<Block*> lay_in_stripes(const Stripes& stripes, Range& hole,
+                                const std::vector<ChunkRef>& chunks, Size size, StreamId stream);
+  // Whether blocks of this size are laid in stripes now.
+  bool is_striped(Size size) const {
+    return settings.spreads && settings.grow == Grow::Loose && spread.count(size) > 1 &&
+           Stripes::are_for(size, layout.unit());
+  }
   // Finds out how far the device has come with pending work. Memory that a pool excludes from
   // opportunistic reuse may still be given to others.
   enum class Taker : std::uint8_t { ThisArena, Others };
@@ -109,6 +119,7 @@ struct ArenaState {
   Mapping mapping;
   Layout layout;
   Spread spread;
+  StripeLayouts stripe_layouts;
   std::vector<Torn> torn;
   std::uint64_t given_back = 0;  // blocks, so far
   // So many blocks had been given back at the last look for shared chunks without use.
@@ -128,6 +139,8 @@ struct ArenaState {
   std::atomic<Size> far_free{0};
 
  private:
+  Range* best_fit(Size size, StreamId stream, Patience patience, ResidencyFilter reach,
+                  Size below) const;
   Block* carve(Range* range, Size size, StreamId stream);
   void give_back_tile(Block& block, const FreeTicket& ticket);
   Mapping empty_mapping() const;

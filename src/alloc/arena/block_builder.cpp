@@ -122,6 +122,7 @@ Result<Block*> BlockBuilder::try_to_build(Build& build) {
   }
 
   state_.mend();
+  if (build.places != 1 && build.in_stripes) return build_in_stripes(build);
   const bool is_scarce = build.is_under_pressure && build.reach != ResidencyFilter::Far;
   const Size spare = is_scarce ? build.hand_bytes() + state_.movable_bytes(build.reach) : unlimited;
   AllocationSpanSearch search{
@@ -137,6 +138,31 @@ Result<Block*> BlockBuilder::try_to_build(Build& build) {
   if (span) return build_at(*span, build);
   build.lacks.clear();
   return nullptr;
+}
+
+// Returns nullptr if chunks are missing, or addresses.
+Result<Block*> BlockBuilder::build_in_stripes(Build& build) {
+  const Size unit = state_.layout.unit();
+  const Stripes stripes = Stripes::of(build.size, unit);
+  const Size wanted = stripes.parts().size() * unit;
+  build.lacks.clear();
+  const bool takes_the_last = stripes.chunks() * unit > state_.supply().room / 4;
+  if (takes_the_last && build.hand.empty()) return nullptr;
+  Range* hole = state_.layout.tail();
+  if (hole == nullptr || hole->size() < wanted) {
+    hole = state_.layout.holes().oldest();
+    while (hole != nullptr && hole->size() < wanted) hole = hole->newer;
+    if (hole == nullptr) return nullptr;
+  }
+  for (Size had = build.hand.size(); had < stripes.chunks(); ++had) {
+    build.lacks.push_back({unit, unit});
+  }
+  if (!build.lacks.empty()) return nullptr;
+  Block* const block =
+      TRY(state_.lay_in_stripes(stripes, *hole, build.hand, build.size, build.stream));
+  build.hand.clear();
+  state_.release_spilled();
+  return block;
 }
 
 Result<Block*> BlockBuilder::build_at(const AllocationSpan& span, Build& build) {

@@ -28,6 +28,7 @@ class BlockBuilder {
  private:
   // Under the lock: nullptr if chunks are missing.
   Result<Block*> try_to_build(Build& build);
+  Result<Block*> build_in_stripes(Build& build);
   Result<Block*> build_at(const AllocationSpan& span, Build& build);
   // Where the block goes, in a place for several.
   Stretch place_in(const Stretch& where, const Build& build);

@@ -19,6 +19,7 @@ struct Build {
   MemoryPressure& pressure;
   // The place to make is for this many such blocks, of which this is one.
   Size places = 1;
+  bool in_stripes = false;  // how to lay several; then none of the chunks is larger than the unit
 
   std::vector<ChunkRef> hand;
   Size largest_chunk = unlimited;  // the store had no larger one

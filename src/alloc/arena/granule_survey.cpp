@@ -89,19 +89,26 @@ GranuleSurvey GranuleSurvey::of(Layout& layout, const Mapping& mapping, const Wh
     granules.insert(granules.end(), here.granules.begin(), here.granules.end());
   });
 
+  for (const StripeLayouts::OfChunk& stripes : what.stripes) {
+    std::vector<LiveParts> windows(stripes.size());
+    for (std::size_t i = 0; i < stripes.size(); ++i) windows[i].mark(stripes[i], unit);
+    all.plan.add_layout(windows);
+  }
   const auto is_live = [](const Granule& granule) { return !granule.live.is_empty(); };
   std::size_t kept = 0;
   for (std::size_t i = 0; i < all.chunks.size(); ++i) {
     const auto& granules = seen[i].granules;
     if (all.chunks[i].stays || std::none_of(granules.begin(), granules.end(), is_live)) continue;
-    // A granule without anything live should have ended its sharing, but the driver refused.
+    // A granule without anything live should have ended its sharing, but the driver refused. For an
+    // estimate it will.
     const bool is_shared = all.chunks[i].mapped_at.size() > 1;
-    if (is_shared && !std::all_of(granules.begin(), granules.end(), is_live)) continue;
+    const bool all_live = std::all_of(granules.begin(), granules.end(), is_live);
+    if (is_shared && !all_live && !what.as_if_small) continue;
     const bool is_large = all.chunks[i].chunk->size() != unit && !what.as_if_small;
     const SharingPlan::Index chunk =
         all.plan.add_chunk(is_large ? all.chunks[i].chunk->size() / unit : 1);
     for (const Granule& granule : granules) {
-      if (is_large && !is_live(granule)) continue;
+      if ((is_large || is_shared) && !is_live(granule)) continue;
       all.plan.add_granule(chunk, granule.live);
       all.granules.push_back(granule);
     }

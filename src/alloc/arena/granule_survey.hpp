@@ -6,6 +6,7 @@
 
 #include "alloc/arena/layout.hpp"
 #include "alloc/arena/sharing_plan.hpp"
+#include "alloc/arena/stripes.hpp"
 #include "stream/stream_order.hpp"
 #include "vmm/mapping.hpp"
 
@@ -28,8 +29,8 @@ struct GranuleSurvey {
     LiveParts live;
   };
 
-  // `chunks` and `granules` have the same numbers in the plan. Granules of large chunks are left
-  // out if nothing is live in them.
+  // `chunks` and `granules` have the same numbers in the plan. Granules of large chunks, and in an
+  // estimate of all, are left out if nothing is live in them.
   std::vector<Chunk> chunks;
   std::vector<Granule> granules;
   SharingPlan plan;
@@ -39,6 +40,7 @@ struct GranuleSurvey {
     Location where;
     const AccessSet& access;
     const StreamOrder& order;
+    const std::vector<StripeLayouts::OfChunk>& stripes;
     // Treats large chunks as if they were many small ones, for an estimate.
     bool as_if_small = false;
   };

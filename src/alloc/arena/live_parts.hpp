@@ -24,6 +24,12 @@ class LiveParts {
   }
 
   bool is_empty() const { return count() == 0; }
+  bool is_within(const LiveParts& other) const { return within(other) == *this; }
+  LiveParts within(const LiveParts& other) const {
+    LiveParts both = *this;
+    for (std::size_t i = 0; i < words_.size(); ++i) both.words_[i] &= other.words_[i];
+    return both;
+  }
   int count() const {
     int sum = 0;
     for (const std::uint64_t word : words_) sum += std::popcount(word);

@@ -26,59 +26,61 @@ void for_each_live_part(const Layout& layout, const GranuleSurvey::Place& place,
 }  // namespace
 
 Size Sharing::could_gain(Size granules) const {
-  GranuleSurvey survey = GranuleSurvey::of(
-      at_.layout, at_.mapping,
-      {.where = at_.where, .access = at_.access, .order = at_.order, .as_if_small = true});
-  if (survey.free_granules >= granules) return survey.free_granules;
-  return survey.free_granules + survey.plan.empty({.gain = granules - survey.free_granules});
+  GranuleSurvey survey = GranuleSurvey::of(at_.layout, at_.mapping,
+                                           {.where = at_.where,
+                                            .access = at_.access,
+                                            .order = at_.order,
+                                            .stripes = at_.stripes,
+                                            .as_if_small = true});
+  Size gained = survey.free_granules;
+  if (gained >= granules) return gained;
+  for (int consolidations = 0;; ++consolidations) {
+    gained += survey.plan.empty({.gain = granules - gained});
+    if (gained >= granules || consolidations == most_consolidations) return gained;
+    survey.plan.settle();
+    if (survey.plan.consolidate() == 0) return gained;
+    survey.plan.settle();
+  }
 }
 
-Result<Sharing::Gained> Sharing::gain(Size granules, const std::vector<ChunkRef>& spares,
+Result<Sharing::Gained> Sharing::gain(Size granules, Aim aim, const std::vector<ChunkRef>& spares,
                                       const CopyBy& copy) {
   GranuleSurvey survey = GranuleSurvey::of(
-      at_.layout, at_.mapping, {.where = at_.where, .access = at_.access, .order = at_.order});
+      at_.layout, at_.mapping,
+      {.where = at_.where, .access = at_.access, .order = at_.order, .stripes = at_.stripes});
   for (const ChunkRef& spare : spares) {
     survey.plan.add_spare();
     survey.chunks.push_back({spare, {}, false});
   }
   Gained gained;
-  gained.granules = survey.plan.empty({.gain = granules, .moves = moves_a_batch});
-  gained.lacks_spares = survey.plan.lacks_spares();
-  if (gained.granules == 0) return gained;
-  const std::vector<Move> moves = moves_of(survey);
-  TRY(copy_all(survey, moves, copy));
-  TRY(map_all(survey, moves));
-  for (const Move& move : moves) {
-    for_each_live_part(at_.layout, survey.granules[move.granule].place,
+  if (aim == Aim::Gain) {
+    gained.granules = survey.plan.empty({.gain = granules, .moves = moves_a_batch});
+    gained.lacks_spares = survey.plan.lacks_spares();
+    if (gained.granules == 0) return gained;
+  } else if (survey.plan.consolidate(moves_a_batch) == 0) {
+    return gained;
+  }
+  TRY(copy_all(survey, copy));
+  TRY(map_all(survey));
+  for (const SharingPlan::Index granule : survey.plan.moved()) {
+    for_each_live_part(at_.layout, survey.granules[granule].place,
                        [&](const Stretch& piece) { gained.bytes_moved += piece.size; });
   }
-  gained.moves = moves.size();
-  follow(survey, moves);
+  gained.moves = survey.plan.moved().size();
+  follow(survey);
   return gained;
 }
 
-std::vector<Sharing::Move> Sharing::moves_of(const GranuleSurvey& survey) {
-  std::vector<Move> moves;
-  for (const SharingPlan::Index chunk : survey.plan.emptied()) {
-    for (auto granule = survey.plan.first_granule(chunk); granule < survey.plan.end_granule(chunk);
-         ++granule) {
-      const SharingPlan::Index goal = survey.plan.goal(granule);
-      if (goal != SharingPlan::none) moves.push_back({granule, goal});
-    }
-  }
-  return moves;
-}
-
 // What is vacant in a chunk can be written at any of the addresses where it is mapped.
-Result<void> Sharing::copy_all(const GranuleSurvey& survey, const std::vector<Move>& moves,
-                               const CopyBy& by) {
+Result<void> Sharing::copy_all(const GranuleSurvey& survey, const CopyBy& by) {
   const Driver& driver = at_.mapping.driver();
   std::vector<ChunkRef> fresh;
   std::unordered_map<SharingPlan::Index, Size> place_of;
-  for (const Move& move : moves) {
-    const GranuleSurvey::Chunk& to = survey.chunks[move.to];
+  for (const SharingPlan::Index moved : survey.plan.moved()) {
+    const SharingPlan::Index goal = survey.plan.goal(moved);
+    const GranuleSurvey::Chunk& to = survey.chunks[goal];
     const Size next = fresh.size() * at_.layout.unit();
-    if (to.mapped_at.empty() && place_of.emplace(move.to, next).second) fresh.push_back(to.chunk);
+    if (to.mapped_at.empty() && place_of.emplace(goal, next).second) fresh.push_back(to.chunk);
   }
   std::shared_ptr<ScratchMapping> scratch;
   if (!fresh.empty()) {
@@ -86,11 +88,12 @@ Result<void> Sharing::copy_all(const GranuleSurvey& survey, const std::vector<Mo
   }
   CopyBytes copies{driver, by.stream};
   const auto copy = [&]() -> Result<void> {
-    for (const Move& move : moves) {
-      const GranuleSurvey::Granule& granule = survey.granules[move.granule];
+    for (const SharingPlan::Index moved : survey.plan.moved()) {
+      const GranuleSurvey::Granule& granule = survey.granules[moved];
       const CUdeviceptr from = at_.layout.address_of(granule.place.offset);
-      const auto& mapped_at = survey.chunks[move.to].mapped_at;
-      const CUdeviceptr to = mapped_at.empty() ? scratch->addresses.address() + place_of.at(move.to)
+      const SharingPlan::Index goal = survey.plan.goal(moved);
+      const auto& mapped_at = survey.chunks[goal].mapped_at;
+      const CUdeviceptr to = mapped_at.empty() ? scratch->addresses.address() + place_of.at(goal)
                                                : at_.layout.address_of(mapped_at.front().offset);
       Result<void> outcome;
       for_each_live_part(at_.layout, granule.place, [&](const Stretch& piece) {
@@ -108,13 +111,13 @@ Result<void> Sharing::copy_all(const GranuleSurvey& survey, const std::vector<Mo
   defer_release(Deferred::Copy, [driver = &driver, scratch, stream = by.stream] {
     return driver->cuStreamSynchronize(stream);
   });
-  keep_targets(survey, moves);
+  keep_targets(survey);
   return copied;
 }
 
-void Sharing::keep_targets(const GranuleSurvey& survey, const std::vector<Move>& moves) {
-  for (const Move& move : moves) {
-    for (const GranuleSurvey::Place& place : survey.chunks[move.to].mapped_at) {
+void Sharing::keep_targets(const GranuleSurvey& survey) {
+  for (const SharingPlan::Index moved : survey.plan.moved()) {
+    for (const GranuleSurvey::Place& place : survey.chunks[survey.plan.goal(moved)].mapped_at) {
       std::vector<Stretch> free;
       const GranuleSurvey::Place from_start{place.offset, at_.layout.first()};
       for_each_tile_in(at_.layout, from_start, [&](const Tile& tile, const Stretch& part) {
@@ -125,26 +128,27 @@ void Sharing::keep_targets(const GranuleSurvey& survey, const std::vector<Move>&
   }
 }
 
-Result<void> Sharing::map_all(GranuleSurvey& survey, const std::vector<Move>& moves) {
+Result<void> Sharing::map_all(GranuleSurvey& survey) {
   MapPlan plan;
-  for (const SharingPlan::Index chunk : survey.plan.emptied()) {
-    for (const GranuleSurvey::Place& place : survey.chunks[chunk].mapped_at) {
-      plan.unmap(at_.mapping, place.offset);
-    }
-  }
-  for (const Move& move : moves) {
-    plan.map(at_.mapping, survey.granules[move.granule].place.offset, survey.chunks[move.to].chunk,
-             at_.access);
+  for_each_leaving(survey, [&](const GranuleSurvey::Place& place, SharingPlan::Index) {
+    plan.unmap(at_.mapping, place.offset);
+  });
+  for (const SharingPlan::Index moved : survey.plan.moved()) {
+    plan.map(at_.mapping, survey.granules[moved].place.offset,
+             survey.chunks[survey.plan.goal(moved)].chunk, at_.access);
   }
   const Result<void> done = plan.commit();
-  if (!done.ok()) follow_torn(survey, moves);
+  if (!done.ok()) follow_torn(survey);
   return done;
 }
 
-void Sharing::follow(GranuleSurvey& survey, const std::vector<Move>& moves) {
+void Sharing::follow(GranuleSurvey& survey) {
   TileChanges changes{at_.layout};
-  for (const Move& move : moves) {
-    follow_move(survey.granules[move.granule], survey.chunks[move.to], changes);
+  for (const SharingPlan::Index moved : survey.plan.moved()) {
+    const GranuleSurvey::Granule& granule = survey.granules[moved];
+    const SharingPlan::Index home = survey.plan.home(moved);
+    if (!survey.plan.is_emptied(home)) leave_to_others(granule, survey.chunks[home], changes);
+    follow_move(granule, survey.chunks[survey.plan.goal(moved)], changes);
   }
   for (const SharingPlan::Index index : survey.plan.emptied()) {
     const Size unit = at_.layout.unit();
@@ -156,6 +160,15 @@ void Sharing::follow(GranuleSurvey& survey, const std::vector<Move>& moves) {
       }
     }
   }
+}
+
+// What the granule had of its old chunk belongs to another one there.
+void Sharing::leave_to_others(const GranuleSurvey::Granule& granule, GranuleSurvey::Chunk& from,
+                              TileChanges& changes) {
+  const GranuleSurvey::Place& place = granule.place;
+  std::erase_if(from.mapped_at,
+                [&](const GranuleSurvey::Place& other) { return other.offset == place.offset; });
+  give_bytes(place, from.mapped_at.front(), from.chunk, changes);
 }
 
 void Sharing::follow_move(const GranuleSurvey::Granule& granule, GranuleSurvey::Chunk& to,

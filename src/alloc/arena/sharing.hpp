@@ -25,6 +25,7 @@ class Sharing {
     std::vector<Torn>& torn;
     const AccessSet& access;
     const StreamOrder& order;
+    const std::vector<StripeLayouts::OfChunk>& stripes;
     Location where;
   };
   explicit Sharing(const Place& place) : at_(place) {}
@@ -32,6 +33,11 @@ class Sharing {
   // How many of so many granules of memory could be gained. Changes nothing. May be too many.
   Size could_gain(Size granules) const;
 
+  enum class Aim : std::uint8_t {
+    Gain,        // empties chunks
+    Consolidate  // gains nothing, but more may be gained after it
+  };
+  static constexpr int most_consolidations = 3;  // for one request
   struct Gained {
     Size granules = 0;
     Size bytes_moved = 0;
@@ -41,7 +47,8 @@ class Sharing {
   // Empties chunks until that many granules of memory are gained, as far as one batch gets. Uses
   // the spare chunks, of a granule each, to break up larger ones. After an Error nothing has
   // changed; if the driver has refused to undo it, mend() does so later.
-  Result<Gained> gain(Size granules, const std::vector<ChunkRef>& spares, const CopyBy& copy);
+  Result<Gained> gain(Size granules, Aim aim, const std::vector<ChunkRef>& spares,
+                      const CopyBy& copy);
 
   // Ends sharing where a granule has nothing live and no work uses it: its addresses lose the
   // memory, and its bytes of the chunk belong to another granule.
@@ -57,19 +64,27 @@ class Sharing {
   void hide_torn();
 
  private:
-  struct Move {
-    SharingPlan::Index granule;
-    SharingPlan::Index to;
-  };
-  static std::vector<Move> moves_of(const GranuleSurvey& survey);
-  Result<void> copy_all(const GranuleSurvey& survey, const std::vector<Move>& moves,
-                        const CopyBy& by);
-  void keep_targets(const GranuleSurvey& survey, const std::vector<Move>& moves);
-  Result<void> map_all(GranuleSurvey& survey, const std::vector<Move>& moves);
-  void follow(GranuleSurvey& survey, const std::vector<Move>& moves);
+  // Calls `visit(Place, chunk)` for all that lose their chunk: granules of addresses, or those of a
+  // large chunk together.
+  template <class Visit>
+  static void for_each_leaving(const GranuleSurvey& survey, Visit visit) {
+    for (const SharingPlan::Index chunk : survey.plan.emptied()) {
+      for (const GranuleSurvey::Place& place : survey.chunks[chunk].mapped_at) visit(place, chunk);
+    }
+    for (const SharingPlan::Index granule : survey.plan.moved()) {
+      const SharingPlan::Index home = survey.plan.home(granule);
+      if (!survey.plan.is_emptied(home)) visit(survey.granules[granule].place, home);
+    }
+  }
+  Result<void> copy_all(const GranuleSurvey& survey, const CopyBy& by);
+  void keep_targets(const GranuleSurvey& survey);
+  Result<void> map_all(GranuleSurvey& survey);
+  void follow(GranuleSurvey& survey);
   void follow_move(const GranuleSurvey::Granule& granule, GranuleSurvey::Chunk& to,
                    TileChanges& changes);
-  void follow_torn(GranuleSurvey& survey, const std::vector<Move>& moves);
+  void leave_to_others(const GranuleSurvey::Granule& granule, GranuleSurvey::Chunk& from,
+                       TileChanges& changes);
+  void follow_torn(GranuleSurvey& survey);
   std::size_t give_up(const std::vector<GranuleSurvey::Place>& unused,
                       const GranuleSurvey::Place& keeper, TileChanges& changes,
                       std::vector<Torn>& without_access);

@@ -5,6 +5,7 @@
 
 #include "alloc/arena/allocation_span.hpp"
 #include "alloc/arena/sharing.hpp"
+#include "trace/record_event.hpp"
 #include "vmm/map_plan.hpp"
 
 namespace cuvmm::arena {
@@ -103,6 +104,9 @@ std::size_t Sharing::give_up(const std::vector<GranuleSurvey::Place>& unused,
       continue;
     }
     ++gone;
+    CUVMM_TRACE(.event = TraceEvent::Unmap, .device = static_cast<std::int16_t>(at_.where.id()),
+                .detail = 1, .address = at_.layout.address_of(place.offset),
+                .size = at_.layout.unit());
     give_bytes(place, keeper, chunk, changes);
     changes.take_memory(place.first, {place.offset, at_.layout.unit()});
   }
@@ -118,53 +122,57 @@ void Sharing::give_bytes(const GranuleSurvey::Place& from, const GranuleSurvey::
     if (tile.kind != TileKind::Shadow) own.push_back(part);
   });
   for (const Stretch& part : own) {
-    changes.turn(to.first, {to.offset + (part.offset - from.offset), part.size}, TileKind::Shadow,
-                 TileKind::Free, lies);
+    const Size offset = to.offset + (part.offset - from.offset);
+    changes.turn(to.first, {offset, part.size}, TileKind::Shadow, TileKind::Free, lies);
+    CUVMM_TRACE(.event = TraceEvent::Map, .device = static_cast<std::int16_t>(at_.where.id()),
+                .detail = 1, .address = at_.layout.address_of(offset), .size = part.size,
+                .other = chunk->handle());
   }
 }
 
 // After a change that the driver refused, and whose undo it refused too: what has lost its old
 // chunk goes on to the new one, which has the contents.
-void Sharing::follow_torn(GranuleSurvey& survey, const std::vector<Move>& moves) {
+void Sharing::follow_torn(GranuleSurvey& survey) {
   const Size unit = at_.layout.unit();
   std::vector<Torn> torn;
   {
     TileChanges changes{at_.layout};
-    for (const SharingPlan::Index index : survey.plan.emptied()) {
+    const auto has_old = [&](const GranuleSurvey::Place& place, const GranuleSurvey::Chunk& chunk) {
+      const MappedChunk* const there = at_.mapping.find(place.offset);
+      return there != nullptr && there->chunk == chunk.chunk;
+    };
+    for_each_leaving(survey, [&](const GranuleSurvey::Place& place, SharingPlan::Index index) {
       const GranuleSurvey::Chunk& chunk = survey.chunks[index];
-      const auto has_old = [&](const GranuleSurvey::Place& place) {
-        const MappedChunk* const there = at_.mapping.find(place.offset);
-        return there != nullptr && there->chunk == chunk.chunk;
-      };
-      const auto still = std::find_if(chunk.mapped_at.begin(), chunk.mapped_at.end(), has_old);
-      for (const GranuleSurvey::Place& place : chunk.mapped_at) {
-        if (has_old(place)) {
-          const bool is_usable = at_.mapping.find(place.offset)->access == at_.access;
-          if (!is_usable) torn.push_back({place.offset, chunk.chunk, {}});
-          continue;
-        }
-        if (still != chunk.mapped_at.end()) give_bytes(place, *still, chunk.chunk, changes);
-        const Stretch all{place.offset, chunk.chunk->size()};
-        for (const Move& move : moves) {
-          const GranuleSurvey::Granule& granule = survey.granules[move.granule];
-          if (!all.contains(granule.place.offset)) continue;
-          const ChunkRef to = survey.chunks[move.to].chunk;
-          follow_move(granule, survey.chunks[move.to], changes);
-          const MappedChunk* const there = at_.mapping.find(granule.place.offset);
-          const bool is_usable =
-              there != nullptr && there->chunk == to && there->access == at_.access;
-          if (!is_usable) torn.push_back({granule.place.offset, to, {}});
-        }
-        const auto is_torn = [&](Size at) {
-          return std::any_of(torn.begin(), torn.end(),
-                             [at](const Torn& one) { return one.offset == at; });
-        };
-        for (Size at = all.offset; at < all.end(); at += unit) {
-          if (at_.mapping.find(at) != nullptr || is_torn(at)) continue;
-          changes.take_memory(place.first, {at, unit});
-        }
+      if (has_old(place, chunk)) {
+        const bool is_usable = at_.mapping.find(place.offset)->access == at_.access;
+        if (!is_usable) torn.push_back({place.offset, chunk.chunk, {}});
+        return;
       }
-    }
+      const auto still =
+          std::find_if(chunk.mapped_at.begin(), chunk.mapped_at.end(),
+                       [&](const GranuleSurvey::Place& other) { return has_old(other, chunk); });
+      if (still != chunk.mapped_at.end()) give_bytes(place, *still, chunk.chunk, changes);
+      const Stretch all{place.offset, chunk.chunk->size()};
+      for (const SharingPlan::Index moved : survey.plan.moved()) {
+        const GranuleSurvey::Granule& granule = survey.granules[moved];
+        if (!all.contains(granule.place.offset)) continue;
+        GranuleSurvey::Chunk& to_chunk = survey.chunks[survey.plan.goal(moved)];
+        const ChunkRef to = to_chunk.chunk;
+        follow_move(granule, to_chunk, changes);
+        const MappedChunk* const there = at_.mapping.find(granule.place.offset);
+        const bool is_usable =
+            there != nullptr && there->chunk == to && there->access == at_.access;
+        if (!is_usable) torn.push_back({granule.place.offset, to, {}});
+      }
+      const auto is_torn = [&](Size at) {
+        return std::any_of(torn.begin(), torn.end(),
+                           [at](const Torn& one) { return one.offset == at; });
+      };
+      for (Size at = all.offset; at < all.end(); at += unit) {
+        if (at_.mapping.find(at) != nullptr || is_torn(at)) continue;
+        changes.take_memory(place.first, {at, unit});
+      }
+    });
   }
   for (Torn& one : torn) hide(at_.torn.emplace_back(std::move(one)));
 }

@@ -2,7 +2,6 @@
 #include "alloc/arena/sharing_plan.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 namespace cuvmm::arena {
@@ -13,18 +12,44 @@ constexpr std::size_t looks_a_granule = 4096;
 
 }  // namespace
 
+SharingPlan::SharingPlan() {
+  LiveParts all;
+  all.mark({0, LiveParts::parts}, LiveParts::parts);
+  windows_.push_back({all, all.count()});
+}
+
+SharingPlan::Index SharingPlan::window_with(const LiveParts& parts) {
+  Index window = 0;
+  while (window < windows_.size() && windows_[window].parts != parts) ++window;
+  if (window == windows_.size()) windows_.push_back({parts, parts.count()});
+  return window;
+}
+
+void SharingPlan::add_layout(const std::vector<LiveParts>& windows) {
+  const auto layout = static_cast<Index>(layouts_.size());
+  layouts_.emplace_back();
+  for (const LiveParts& parts : windows) {
+    const Index window = window_with(parts);
+    layouts_[layout].push_back(window);
+    windows_[window].layouts.push_back(layout);
+  }
+}
+
 SharingPlan::Index SharingPlan::add_chunk(Size granules) {
-  Chunk& chunk = chunks_.emplace_back();
-  chunk.size = granules;
-  chunk.first = chunk.end = static_cast<Index>(granules_.size());
+  chunks_.emplace_back().size = granules;
   return static_cast<Index>(chunks_.size() - 1);
 }
 
 SharingPlan::Index SharingPlan::add_granule(Index chunk, const LiveParts& live) {
   const auto index = static_cast<Index>(granules_.size());
-  granules_.push_back({live, none});
+  Index best = whole;
+  for (Index window = 0; window < windows_.size(); ++window) {
+    const Window& one = windows_[window];
+    if (one.size < windows_[best].size && live.is_within(one.parts)) best = window;
+  }
+  granules_.push_back({live, chunk, best, none, chunks_[chunk].granules});
   chunks_[chunk].live.add(live);
-  chunks_[chunk].end = index + 1;
+  chunks_[chunk].granules = index;
   return index;
 }
 
@@ -35,68 +60,92 @@ SharingPlan::Index SharingPlan::add_spare() {
   return chunk;
 }
 
-SharingPlan::Index SharingPlan::group_with(const LiveParts& live) {
-  const auto [found, is_new] = group_of_.try_emplace(live, static_cast<Index>(groups_.size()));
-  if (is_new) groups_.push_back({live, {}, false});
-  return found->second;
+int SharingPlan::live_parts(const Chunk& chunk) const {
+  int live = 0;
+  for (Index i = chunk.granules; i != none; i = granules_[i].next) {
+    live += granules_[i].live.count();
+  }
+  return live;
 }
 
-void SharingPlan::file(Index chunk) {
-  const Index index = group_with(chunks_[chunk].live);
-  chunks_[chunk].group = index;
-  Group& group = groups_[index];
+void SharingPlan::file(Index chunk, const LiveParts& changed) {
+  ++filings_;
+  file_in(whole, chunk, changed);
+  for (Index i = chunks_[chunk].granules; i != none; i = granules_[i].next) {
+    for (const Index layout : windows_[granules_[i].window].layouts) {
+      for (const Index window : layouts_[layout]) file_in(window, chunk, changed);
+    }
+  }
+}
+
+void SharingPlan::file_in(Index window, Index chunk, const LiveParts& changed) {
+  const LiveParts& parts = windows_[window].parts;
+  const bool is_done = std::exchange(windows_[window].last_filing, filings_) == filings_;
+  if (is_done || !changed.overlaps(parts)) return;
+  const LiveParts live = chunks_[chunk].live.within(parts);
+  const auto [found, is_new] =
+      group_of_.try_emplace({live, window}, static_cast<Index>(groups_.size()));
+  if (is_new) groups_.push_back({live, window});
+  Group& group = groups_[found->second];
   group.chunks.push_back(chunk);
   if (std::exchange(group.is_filed, true)) return;
-  by_count_[static_cast<std::size_t>(group.live.count())].push_back(index);
+  group.next = std::exchange(groups_with(window, live.count()), found->second);
 }
 
-SharingPlan::Index SharingPlan::last_chunk_of(Index group) {
-  std::vector<Index>& listed = groups_[group].chunks;
-  while (!listed.empty()) {
-    const Chunk& chunk = chunks_[listed.back()];
-    if (!chunk.is_emptied && chunk.group == group) return listed.back();
-    listed.pop_back();
+SharingPlan::Index SharingPlan::last_chunk_of(Group& group) {
+  const LiveParts& parts = windows_[group.window].parts;
+  while (!group.chunks.empty()) {
+    const Chunk& chunk = chunks_[group.chunks.back()];
+    const bool is_there = !chunk.is_emptied && !is_unused(chunk);
+    if (is_there && chunk.live.within(parts) == group.live) return group.chunks.back();
+    group.chunks.pop_back();
   }
   return none;
 }
 
-Size SharingPlan::empty(const Bounds& bounds) {
-  std::vector<std::pair<int, Index>> order;
-  for (Index chunk = 0; chunk < chunks_.size(); ++chunk) {
-    const Chunk& one = chunks_[chunk];
-    if (one.is_spare) continue;
-    int live = 0;
-    for (Index granule = one.first; granule < one.end; ++granule) {
-      live += granules_[granule].live.count();
-    }
-    order.emplace_back(live, chunk);
-    if (one.size == 1) file(chunk);
+// Returns the chunks that may be emptied: small ones first, and of those the ones with the least in
+// them. They are filed in the same order, so that the fullest ones are found first.
+std::vector<SharingPlan::Index> SharingPlan::file_all() {
+  groups_.clear();
+  group_of_.clear();
+  by_count_.assign(windows_.size() * (LiveParts::parts + 1), none);
+  std::vector<std::pair<Size, Index>> order;
+  for (Index index = 0; index < chunks_.size(); ++index) {
+    const Chunk& chunk = chunks_[index];
+    if (chunk.is_spare || chunk.is_emptied) continue;
+    const Size key = chunk.size << 32 | static_cast<Size>(live_parts(chunk));
+    order.emplace_back(key, index);
   }
-  std::sort(order.begin(), order.end(), [this](const auto& a, const auto& b) {
-    const Size size_a = chunks_[a.second].size;
-    const Size size_b = chunks_[b.second].size;
-    return size_a != size_b ? size_a < size_b : a < b;
-  });
+  std::sort(order.begin(), order.end());
+  std::vector<Index> sorted;
+  for (const auto& [key, chunk] : order) {
+    sorted.push_back(chunk);
+    if (chunks_[chunk].size == 1) file(chunk, windows_[whole].parts);
+  }
+  return sorted;
+}
+
+Size SharingPlan::empty(const Bounds& bounds) {
   Size gained = 0;
-  for (const auto& [live, chunk] : order) {
-    if (gained >= bounds.gain || moves_ >= bounds.moves) break;
-    gained += empty_one(chunk, live);
+  for (const Index chunk : file_all()) {
+    if (gained >= bounds.gain || moved_.size() >= bounds.moves) break;
+    gained += empty_one(chunk);
   }
   return gained;
 }
 
 // Uses as many spares as the chunk has granules only if at least one granule's worth of it is free.
-Size SharingPlan::empty_one(Index chunk, int live_parts) {
-  const Chunk from = chunks_[chunk];
-  if (from.received != 0) return 0;
-  const Size free_parts = from.size * LiveParts::parts - static_cast<Size>(live_parts);
+Size SharingPlan::empty_one(Index index) {
+  const Chunk& from = chunks_[index];
+  if (from.arrivals != 0) return 0;
+  const Size free_parts = from.size * LiveParts::parts - static_cast<Size>(live_parts(from));
   const Size most_spares = free_parts >= LiveParts::parts ? from.size : from.size - 1;
+  const std::size_t moved_before = moved_.size();
   Size spares = 0;
-  Index granule = from.first;
-  for (; granule < from.end; ++granule) {
-    const LiveParts& live = granules_[granule].live;
-    if (live.is_empty()) continue;
-    Index to = find_goal(live);
+  bool all_fit = true;
+  for (Index granule = from.granules; granule != none; granule = granules_[granule].next) {
+    if (granules_[granule].live.is_empty()) continue;
+    Index to = find_goal(granules_[granule]);
     if (to == none && spares < most_spares) {
       to = take_spare();
       if (to == none) {
@@ -105,69 +154,124 @@ Size SharingPlan::empty_one(Index chunk, int live_parts) {
         ++spares;
       }
     }
-    if (to == none) break;
+    all_fit = to != none;
+    if (!all_fit) break;
     put(granule, to);
   }
-  if (granule < from.end) {
-    while (granule-- > from.first) put_back(granule);
+  if (!all_fit) {
+    while (moved_.size() > moved_before) put_back(moved_.back());
     return 0;
   }
-  moves_ += from.end - from.first;
-  chunks_[chunk].is_emptied = true;
-  emptied_.push_back(chunk);
+  chunks_[index].is_emptied = true;
+  emptied_.push_back(index);
   return from.size - spares;
+}
+
+std::size_t SharingPlan::consolidate(std::size_t most_moves) {
+  for (const Index index : file_all()) {
+    if (chunks_[index].size != 1) continue;
+    bool stays = false;  // one of its granules
+    for (Index granule = chunks_[index].granules; granule != none;
+         granule = granules_[granule].next) {
+      const bool is_last = granules_[granule].next == none;
+      if ((is_last && !stays) || moved_.size() >= most_moves) break;
+      const Granule& one = granules_[granule];
+      const LiveParts& window = windows_[one.window].parts;
+      const Chunk& from = chunks_[index];
+      const Index to = from.received.overlaps(window) ? none : find_goal(one);
+      const int gone = from.gone.within(window).count() + one.live.count();
+      const int left = from.live.within(window).count() - gone;
+      if (to == none || chunks_[to].live.within(window).count() <= left) {
+        stays = true;
+        continue;
+      }
+      put(granule, to);
+      chunks_[index].gone.add(one.live);
+    }
+  }
+  return moved_.size();
+}
+
+void SharingPlan::settle() {
+  for (Chunk& chunk : chunks_) {
+    chunk.live = chunk.received = chunk.gone = {};
+    chunk.arrivals = 0;
+    chunk.granules = none;
+  }
+  for (Index index = 0; index < granules_.size(); ++index) {
+    Granule& granule = granules_[index];
+    if (granule.goal != none) granule.home = std::exchange(granule.goal, none);
+    Chunk& chunk = chunks_[granule.home];
+    chunk.is_spare = false;
+    chunk.live.add(granule.live);
+    granule.next = std::exchange(chunk.granules, index);
+  }
+  moved_.clear();
+  emptied_.clear();
 }
 
 SharingPlan::Index SharingPlan::take_spare() {
   while (!spares_.empty()) {
     const Index spare = spares_.back();
     spares_.pop_back();
-    if (chunks_[spare].received == 0) return spare;
+    if (is_unused(chunks_[spare])) return spare;
   }
   return none;
 }
 
-// The fullest one, so that others can be emptied. It is never the granule's own, which overlaps it.
-SharingPlan::Index SharingPlan::find_goal(const LiveParts& live) {
+// The one that is the fullest in the granule's window, so that others can be emptied. It is never
+// the granule's own, which overlaps it.
+SharingPlan::Index SharingPlan::find_goal(const Granule& granule) {
   std::size_t looks = std::min(looks_a_granule, looks_left_);
-  if (looks == 0) return none;
-  const auto room = static_cast<std::size_t>(static_cast<int>(LiveParts::parts) - live.count());
-  for (std::size_t count = room + 1; count-- > 0;) {
-    std::vector<Index>& filed = by_count_[count];
-    for (std::size_t i = 0; i < filed.size();) {
-      const Index chunk = last_chunk_of(filed[i]);
-      Group& group = groups_[filed[i]];
+  const std::size_t had = looks;
+  Index goal = find_goal(granule.live, granule.window, looks);
+  if (goal == none && granule.window != whole) goal = find_goal(granule.live, whole, looks);
+  looks_left_ -= had - looks;
+  return goal;
+}
+
+SharingPlan::Index SharingPlan::find_goal(const LiveParts& live, Index window, std::size_t& looks) {
+  for (int count = windows_[window].size - live.count(); count >= 0; --count) {
+    for (Index* at = &groups_with(window, count); *at != none;) {
+      Group& group = groups_[*at];
+      const Index chunk = last_chunk_of(group);
       if (chunk == none) {
         group.is_filed = false;
-        filed[i] = filed.back();
-        filed.pop_back();
+        *at = group.next;
         continue;
       }
+      if (looks == 0) return none;
+      --looks;
       if (!group.live.overlaps(live)) return chunk;
-      --looks_left_;
-      if (--looks == 0) return none;
-      ++i;
+      at = &group.next;
     }
   }
   return none;
 }
 
 void SharingPlan::put(Index granule, Index chunk) {
+  const LiveParts& live = granules_[granule].live;
+  const bool is_new = is_unused(chunks_[chunk]);
   granules_[granule].goal = chunk;
-  chunks_[chunk].live.add(granules_[granule].live);
-  ++chunks_[chunk].received;
-  file(chunk);
+  chunks_[chunk].live.add(live);
+  chunks_[chunk].received.add(live);
+  ++chunks_[chunk].arrivals;
+  moved_.push_back(granule);
+  file(chunk, is_new ? windows_[whole].parts : live);
 }
 
+// The granule is the last one that was put anywhere.
 void SharingPlan::put_back(Index granule) {
+  moved_.pop_back();
   const Index chunk = std::exchange(granules_[granule].goal, none);
-  if (chunk == none) return;
-  chunks_[chunk].live.take(granules_[granule].live);
-  const bool is_unused_spare = --chunks_[chunk].received == 0 && chunks_[chunk].is_spare;
-  if (is_unused_spare) {
+  const LiveParts& live = granules_[granule].live;
+  chunks_[chunk].live.take(live);
+  chunks_[chunk].received.take(live);
+  --chunks_[chunk].arrivals;
+  if (is_unused(chunks_[chunk])) {
     spares_.push_back(chunk);
   } else {
-    file(chunk);
+    file(chunk, live);
   }
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <limits>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "alloc/arena/live_parts.hpp"
@@ -17,17 +17,24 @@ namespace cuvmm::arena {
 // A chunk is behind one granule of addresses, or several that share it; a large one is behind
 // several, one after another, and none of them shares it. Live bytes only go to chunks of one
 // granule.
+//
+// Call empty(), or consolidate(), once; before the next one, settle().
 class SharingPlan {
  public:
   using Index = std::uint32_t;
   static constexpr Index none = std::numeric_limits<Index>::max();
 
+  SharingPlan();
+
   // A chunk of that many granules' memory.
   Index add_chunk(Size granules);
-  // A granule of addresses with this chunk behind it. Granules of one chunk are added together.
+  // A granule of addresses with this chunk behind it.
   Index add_granule(Index chunk, const LiveParts& live);
   // A chunk of one granule that nothing uses. Only chunks that are larger are emptied into it.
   Index add_spare();
+  // Chunks were cut like this. What is live behind a granule often lies in one of these windows,
+  // and then has few patterns there. Add layouts before granules.
+  void add_layout(const std::vector<LiveParts>& windows);
 
   struct Bounds {
     Size gain = std::numeric_limits<Size>::max();  // enough
@@ -39,57 +46,93 @@ class SharingPlan {
   Size empty(const Bounds& bounds);
   // Whether more spares might have gained more.
   bool lacks_spares() const { return lacks_spares_; }
+  // Moves granules from shared chunks to fuller ones, so that others fit where they were. Gains
+  // nothing by itself. At least one granule of each chunk stays. Returns how many move.
+  std::size_t consolidate(std::size_t most_moves = std::numeric_limits<std::size_t>::max());
+  // What has been planned so far is done.
+  void settle();
 
   const std::vector<Index>& emptied() const { return emptied_; }
-  // Where the granule's live bytes go; `none`: there are none.
+  bool is_emptied(Index chunk) const { return chunks_[chunk].is_emptied; }
+  // The granules whose live bytes go to another chunk.
+  const std::vector<Index>& moved() const { return moved_; }
+  // The chunk that they go to; `none`: they stay.
   Index goal(Index granule) const { return granules_[granule].goal; }
-  Index first_granule(Index chunk) const { return chunks_[chunk].first; }
-  Index end_granule(Index chunk) const { return chunks_[chunk].end; }
+  Index home(Index granule) const { return granules_[granule].home; }
 
  private:
   struct Chunk {
-    Size size = 1;  // in granules
-    Index first = 0;
-    Index end = 0;
+    Size size = 1;          // in granules
+    Index granules = none;  // the first one
     LiveParts live = {};
-    Index group = none;
-    std::uint32_t received = 0;  // granules that share it only from now on
+    LiveParts received = {};
+    LiveParts gone = {};         // of what is live: to other chunks, by consolidate()
+    std::uint32_t arrivals = 0;  // granules that share it only from now on
     bool is_spare = false;
     bool is_emptied = false;
   };
   struct Granule {
     LiveParts live;
-    Index goal;
+    Index home;
+    Index window;
+    Index goal = none;
+    Index next = none;  // of the same chunk
   };
 
-  // Chunks of one granule with the same parts live. May list chunks that have left it. Many chunks
-  // look alike, so that few groups need to be looked at.
+  // Chunks of one granule with the same parts of a window live, which is a window of their layout
+  // or the whole. May list chunks that have left it. Many chunks look alike, so that few groups
+  // need to be looked at.
   struct Group {
     LiveParts live;
-    std::vector<Index> chunks;
+    Index window;
+    std::vector<Index> chunks = {};
+    Index next = none;  // of the groups with as much live
     bool is_filed = false;
   };
+  struct Window {
+    LiveParts parts;
+    int size;
+    std::vector<Index> layouts = {};  // that have it
+    std::uint64_t last_filing = 0;
+  };
+  static constexpr Index whole = 0;
+  struct GroupHash {
+    std::size_t operator()(const std::pair<LiveParts, Index>& group) const {
+      return LiveParts::Hash{}(group.first) + group.second;
+    }
+  };
 
-  Size empty_one(Index chunk, int live_parts);
-  Index find_goal(const LiveParts& live);
+  std::vector<Index> file_all();
+  Size empty_one(Index chunk);
+  Index find_goal(const Granule& granule);
+  Index find_goal(const LiveParts& live, Index window, std::size_t& looks);
   Index take_spare();
   void put(Index granule, Index chunk);
   void put_back(Index granule);
-  void file(Index chunk);
-  Index group_with(const LiveParts& live);
-  Index last_chunk_of(Index group);
+  Index window_with(const LiveParts& parts);
+  void file(Index chunk, const LiveParts& changed);
+  void file_in(Index window, Index chunk, const LiveParts& changed);
+  Index last_chunk_of(Group& group);
+  int live_parts(const Chunk& chunk) const;
+  static bool is_unused(const Chunk& chunk) { return chunk.is_spare && chunk.arrivals == 0; }
+  // The first group with that many parts of the window live.
+  Index& groups_with(Index window, int count) {
+    return by_count_[window * (LiveParts::parts + 1) + static_cast<std::size_t>(count)];
+  }
 
   std::vector<Chunk> chunks_;
   std::vector<Granule> granules_;
+  std::vector<Window> windows_;
+  std::vector<std::vector<Index>> layouts_;  // their windows
+  std::uint64_t filings_ = 0;
   std::vector<Index> spares_;
   std::vector<Index> emptied_;
+  std::vector<Index> moved_;
   bool lacks_spares_ = false;
-  std::size_t moves_ = 0;
   std::size_t looks_left_ = 20'000'000;  // some 0.1 s
   std::vector<Group> groups_;
-  std::unordered_map<LiveParts, Index, LiveParts::Hash> group_of_;
-  // Groups that may have chunks, by how much is live in these.
-  std::array<std::vector<Index>, LiveParts::parts + 1> by_count_;
+  std::unordered_map<std::pair<LiveParts, Index>, Index, GroupHash> group_of_;
+  std::vector<Index> by_count_;  // groups that may have chunks
 };
 
 }  // namespace cuvmm::arena

@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small blocks of equal size in stripes: several granules of addresses share a chunk from the
+// start.
+#include <algorithm>
+#include <array>
+#include <random>
+#include <set>
+
+#include "alloc/arena/stripes.hpp"
+#include "alloc_arena_world.hpp"
+#include "support/fault_sweep.hpp"
+#include "support/scale.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+using arena::Stripes;
+
+TEST(StripesOfChunks, EveryByteBelongsToOneGranule) {
+  for (Size block = 64 * KiB; Stripes::are_for(block, usual_granule); block += 512) {
+    const Stripes stripes = Stripes::of(block, usual_granule);
+    Size reached = 0;
+    for (const auto& [chunk, where] : stripes.parts()) {
+      ASSERT_EQ(chunk * usual_granule + where.offset, reached) << block;
+      reached += where.size;
+    }
+    ASSERT_EQ(reached, stripes.chunks() * usual_granule) << block;
+    ASSERT_GT(stripes.parts().size(), stripes.chunks()) << block;
+    ASSERT_LE((reached - stripes.blocks() * block) * 64, reached) << block;
+  }
+}
+
+TEST(StripesOfChunks, AreAtMostEightAChunk) {
+  for (const Size block : {64 * KiB, 128 * KiB, 256 * KiB}) {
+    ASSERT_TRUE(Stripes::are_for(block, usual_granule));
+    EXPECT_EQ(Stripes::of(block, usual_granule).parts().size(), 8) << block;
+  }
+}
+
+TEST(StripesOfChunks, AreNotForAFewBlocksThatFillAGranule) {
+  for (const Size block : {512 * KiB, 1024 * KiB, 1025 * KiB, 2048 * KiB}) {
+    EXPECT_FALSE(Stripes::are_for(block, usual_granule)) << block;
+  }
+}
+
+class ArenaStripes : public ArenaTest {
+ protected:
+  ArenaWorld& given_stripes(Size granules, const ArenaWorld::Given& how = {}) {
+    ArenaWorld::Given all = how;
+    all.limit_granules = granules;
+    all.reserve_granules = granules * 16;
+    all.compacts = all.spreads = true;
+    return given(all);
+  }
+  // Fills the memory with such blocks.
+  std::vector<Block*> filled(Size size) {
+    std::vector<Block*> blocks;
+    while (blocks.size() * size + size <= world().granules(world().chosen.limit_granules)) {
+      const auto had = world().arena().allocate(size, 1);
+      if (!had.ok()) break;
+      fill(**had);
+      blocks.push_back(*had);
+    }
+    return blocks;
+  }
+  void fill(const Block& block) { fill_pattern(block.address(), block.granted(), block.address()); }
+  void expect_intact(const std::vector<Block*>& blocks) {
+    for (const Block* block : blocks) {
+      ASSERT_NO_FATAL_FAILURE(expect_pattern(block->address(), block->granted(), block->address()));
+    }
+  }
+  // Frees a half, and returns how much of it can be had as one block, in percent.
+  Size percent_back(std::vector<Block*>& blocks, bool at_random);
+  void expect_comb(Size size, Size percent);
+};
+
+TEST_F(ArenaStripes, NeighboursShareAChunkFromTheStart) {
+  ArenaWorld& its = given_stripes(64);
+  const auto blocks = its.given_blocks(64, 64 * KiB);
+  // The first chunk comes before the run is known.
+  EXPECT_EQ(its.arena().counters().mapped_chunks, 1 + 8);
+  EXPECT_EQ(its.arena().mapped_bytes(), its.granules(2));
+  its.check();
+  for (const Block* block : blocks) its.expect_intact(*block);
+}
+
+TEST_F(ArenaStripes, NeedNoMoreMemoryThanOthers) {
+  ArenaWorld& its = given_stripes(64);
+  const auto blocks = filled(64 * KiB);
+  EXPECT_EQ(blocks.size(), 64 * 32);
+  EXPECT_EQ(its.arena().mapped_bytes(), its.granules(64));
+  expect_intact(blocks);
+}
+
+TEST_F(ArenaStripes, AreGivenBackWhenNothingIsLive) {
+  ArenaWorld& its = given_stripes(64);
+  for (Block* const block : filled(64 * KiB)) its.free_for_anyone(*block);
+  its.arena().trim(0);
+  EXPECT_EQ(its.arena().mapped_bytes(), 0);
+  EXPECT_EQ(its.arena().counters().free, 0);
+}
+
+TEST_F(ArenaStripes, ServeALargeBlockWhenNothingIsLive) {
+  ArenaWorld& its = given_stripes(64);
+  for (Block* const block : filled(64 * KiB)) its.free_for_anyone(*block);
+  Block& large = its.given_block(its.granules(64));
+  its.expect_intact(large);
+}
+
+TEST_F(ArenaStripes, AreNotLaidForAnArenaThatDoesNotSpread) {
+  ArenaWorld& its = given({.limit_granules = 64, .compacts = true});
+  its.given_blocks(64, 64 * KiB);
+  EXPECT_EQ(its.arena().counters().mapped_chunks, 2);
+}
+
+Size ArenaStripes::percent_back(std::vector<Block*>& blocks, bool at_random) {
+  std::mt19937_64 random{7};
+  std::vector<Block*> live;
+  Size freed = 0;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (at_random ? random() % 2 == 0 : i % 2 == 0) {
+      live.push_back(blocks[i]);
+    } else {
+      freed += blocks[i]->granted();
+      world().free_for_anyone(*blocks[i]);
+    }
+  }
+  blocks = live;
+  Size percent = 100;
+  while (percent != 0 && !world().arena().allocate(freed / 100 * percent, 1).ok()) --percent;
+  return percent;
+}
+
+void ArenaStripes::expect_comb(Size size, Size percent) {
+  for (const bool at_random : {false, true}) {
+    SCOPED_TRACE(std::to_string(size / KiB) + (at_random ? " KiB at random" : " KiB"));
+    given_stripes(256);
+    auto blocks = filled(size);
+    EXPECT_GE(percent_back(blocks, at_random), percent);
+    expect_intact(blocks);
+    world().check();
+  }
+}
+
+TEST_F(ArenaStripes, MostOfACombOf64KiBComesBack) {
+  expect_comb(64 * KiB, 85);
+}
+
+TEST_F(ArenaStripes, MostOfACombOf100KiBComesBack) {
+  expect_comb(100 * KiB, 80);
+}
+
+TEST_F(ArenaStripes, MostOfACombOf256KiBComesBack) {
+  expect_comb(256 * KiB, 90);
+}
+
+TEST_F(ArenaStripes, PinnedAndPendingMemoryStays) {
+  ArenaWorld& its = given_stripes(64, {.wait = Duration{0}});
+  its.order.let_waits_succeed(false);
+  const auto blocks = filled(64 * KiB);
+  std::vector<Block*> live;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (i % 2 == 0) {
+      live.push_back(blocks[i]);
+    } else {
+      its.free(*blocks[i]);
+    }
+  }
+  EXPECT_FALSE(its.arena().allocate(its.granules(4), 2).ok());
+  EXPECT_EQ(its.arena().counters().compacted_granules, 0);
+  its.order.finish_all();
+  for (Block* const block : live) its.arena().pin(*block, pin::sync_memops);
+  EXPECT_FALSE(its.arena().allocate(its.granules(4), 2).ok());
+  EXPECT_EQ(its.arena().counters().compacted_granules, 0);
+  expect_intact(live);
+}
+
+// Evicts everything, and restores it in other chunks.
+void evict_and_restore(ArenaWorld& world) {
+  EvictionSet evicted{.wants = [](const Chunk& chunk) { return chunk.location().is_device(); }};
+  world.arena().eviction().begin_eviction(evicted);
+  std::vector<std::vector<std::uint8_t>> contents;
+  std::set<CUdeviceptr> seen;
+  for (EvictedChunk& one : evicted.chunks) {
+    EXPECT_TRUE(seen.insert(one.address).second);
+    contents.emplace_back(one.size);
+    EXPECT_EQ(world.driver.cuMemcpyDtoH(contents.back().data(), one.address, one.size),
+              CUDA_SUCCESS);
+    EXPECT_OK(world.arena().eviction().take_out(one));
+  }
+  EXPECT_EQ(world.budget->committed_bytes(), world.store.counters(world.here).physical_free);
+  for (std::size_t i = 0; i < evicted.chunks.size(); ++i) {
+    EvictedChunk& one = evicted.chunks[i];
+    one.chunk = GIVEN_VALUE(world.store.take({one.size, one.home, one.exportable}));
+    EXPECT_OK(world.arena().eviction().put_back({&one, 1}));
+    EXPECT_EQ(world.driver.cuMemcpyHtoD(one.address, contents[i].data(), one.size), CUDA_SUCCESS);
+  }
+  world.arena().eviction().end_eviction();
+}
+
+TEST_F(ArenaStripes, AreEvictedAndRestoredAsOneChunk) {
+  ArenaWorld& its = given_stripes(64);
+  auto blocks = filled(64 * KiB);
+  evict_and_restore(its);
+  expect_intact(blocks);
+  its.check();
+  EXPECT_GE(percent_back(blocks, true), 60);
+  evict_and_restore(its);
+  expect_intact(blocks);
+}
+
+// Runs of equal blocks are allocated and freed at random, live memory moves at random, everything
+// is evicted at random, and now and then the driver refuses a call.
+TEST_F(ArenaStripes, RandomRunsKeepEveryByte) {
+  for (std::uint64_t seed = 1; seed <= scaled(2); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random{seed};
+    const auto below = [&](Size bound) { return random() % bound; };
+    FaultyDriver faulty{driver()};
+    ArenaWorld its{
+        faulty,
+        {.limit_granules = 48, .reserve_granules = 48 * 16, .compacts = true, .spreads = true}};
+    std::vector<Block*> live;
+    Size moved = 0;
+    for (int step = 0; step < 150; ++step) {
+      SCOPED_TRACE("step " + std::to_string(step));
+      const bool fails = below(4) == 0;
+      if (fails) faulty.fail_call(1 + below(30), CUDA_ERROR_UNKNOWN);
+      switch (below(6)) {
+        case 0:
+        case 1: {
+          constexpr std::array<Size, 6> sizes{64 * KiB,  96 * KiB,  100 * KiB,
+                                              128 * KiB, 256 * KiB, 300 * KiB};
+          const Size size = sizes[below(sizes.size())];
+          for (Size i = 8 + below(100); i > 0; --i) {
+            const auto had = its.arena().allocate(size, 1 + below(2));
+            if (!had.ok()) break;
+            fill(**had);
+            live.push_back(*had);
+          }
+          break;
+        }
+        case 2:
+          if (const auto had = its.arena().allocate(its.granules(1 + below(12)), 1); had.ok()) {
+            fill(**had);
+            live.push_back(*had);
+          }
+          break;
+        case 3:
+          std::shuffle(live.begin(), live.end(), random);
+          for (Size i = live.size() * below(8) / 8; i > 0; --i) {
+            below(2) == 0 ? its.free_for_anyone(*live.back())
+                          : its.free(*live.back(), live.back()->stream);
+            live.pop_back();
+          }
+          its.order.finish_all();
+          break;
+        case 4: {
+          const auto freed = its.compactor.compact(its.granules(1 + below(24)));
+          if (freed.ok()) moved += *freed;
+          break;
+        }
+        default:
+          if (below(3) != 0) {
+            its.arena().trim(its.granules(below(48)));
+          } else {
+            faulty.stop_failing();
+            evict_and_restore(its);
+          }
+      }
+      faulty.stop_failing();
+      its.arena().trim(unlimited);  // repairs what the driver refused
+      ASSERT_NO_FATAL_FAILURE(expect_intact(live));
+      ASSERT_EQ(its.arena().violation().value_or("nothing"), "nothing");
+      ASSERT_EQ(its.store.violation().value_or("nothing"), "nothing");
+      ASSERT_LE(its.budget->committed_bytes(), its.granules(48));
+    }
+    EXPECT_GT(moved, 0);
+    for (Block* const block : live) its.free_for_anyone(*block);
+    its.arena().trim(0);
+    EXPECT_EQ(its.arena().mapped_bytes(), 0);
+  }
+}
+
+class ArenaStripesFaults : public VmmTest {};
+
+struct Striped : ArenaWorld {
+  using ArenaWorld::ArenaWorld;
+  std::vector<Block*> live;
+};
+
+Scenario<Striped> striped(const ArenaWorld::Given& given,
+                          const std::function<void(Striped&)>& prepare,
+                          const std::function<Result<void>(Striped&)>& act) {
+  const auto check = [](Striped& world) {
+    world.arena().trim(unlimited);  // repairs first
+    world.check();
+    for (const Block* block : world.live) world.expect_intact(*block);
+  };
+  return {.given =
+              [=](const Driver& driver) {
+                auto world = std::make_unique<Striped>(driver, given);
+                prepare(*world);
+                return world;
+              },
+          .when = act,
+          .then = check,
+          .snapshot =
+              [](Striped& world) {
+                return std::to_string(world.arena().mapped_bytes()) + " mapped, " +
+                       std::to_string(world.arena().counters().live) + " live";
+              },
+          .check = check};
+}
+
+constexpr ArenaWorld::Given small_world{
+    .limit_granules = 16, .reserve_granules = 512, .compacts = true, .spreads = true};
+
+TEST_F(ArenaStripesFaults, Laying) {
+  const auto allocate = [](Striped& world) -> Result<void> {
+    // Stripes with more than one chunk.
+    Block& block = *TRY(world.arena().allocate(100 * KiB, 1));
+    fill_pattern(block.address(), block.granted(), 9);
+    return {};
+  };
+  auto laying = striped(
+      small_world, [](Striped& world) { world.live = world.given_blocks(20, 100 * KiB); },
+      allocate);
+  // Without stripes the block may still be had.
+  laying.makes_up_for = [](const std::string& name, CUresult fault) {
+    return fault == CUDA_ERROR_OUT_OF_MEMORY &&
+           (name == "cuMemCreate" || name == "cuDeviceGetAttribute");
+  };
+  sweep_faults(laying);
+}
+
+// Fills the memory, and frees two thirds of the blocks at random.
+void prepare_comb_of_stripes(Striped& world) {
+  std::mt19937_64 random{3};
+  const auto blocks = world.given_blocks(world.chosen.limit_granules * 32, 64 * KiB);
+  for (Block* const block : blocks) {
+    if (random() % 3 == 0) {
+      world.live.push_back(block);
+    } else {
+      world.free_for_anyone(*block);
+    }
+  }
+}
+
+constexpr ArenaWorld::Given tiny_world{
+    .limit_granules = 6, .reserve_granules = 128, .compacts = true, .spreads = true};
+
+TEST_F(ArenaStripesFaults, Moving) {
+  auto moving = striped(tiny_world, prepare_comb_of_stripes, [](Striped& world) -> Result<void> {
+    TRY(world.compactor.compact(world.granules(6)));
+    return {};
+  });
+  // A batch that fails after others is not reported.
+  moving.makes_up_for = [](const std::string&, CUresult) { return true; };
+  sweep_faults(moving);
+}
+
+// What a driver that refuses the undo too has left without memory is repaired before the next use.
+TEST_F(ArenaStripesFaults, LiveMemoryIsBackOnceTheDriverWorksAgain) {
+  bool was_refused = false;
+  for (std::uint64_t number = 1; number < 400; ++number) {
+    SCOPED_TRACE("from driver call " + std::to_string(number));
+    FaultyDriver faulty{driver()};
+    Striped world{faulty, tiny_world};
+    prepare_comb_of_stripes(world);
+    faulty.fail_from(number, CUDA_ERROR_UNKNOWN);
+    (void)world.compactor.compact(world.granules(6));
+    const bool failed = faulty.faults() != 0;
+    was_refused |= failed;
+    faulty.stop_failing();
+    (void)retry_releases();
+    world.arena().trim(unlimited);
+    world.check();
+    for (const Block* block : world.live) world.expect_intact(*block);
+    if (!failed) break;
+  }
+  EXPECT_TRUE(was_refused);
+}
+
+// The same while stripes are laid.
+TEST_F(ArenaStripesFaults, LayingRecoversOnceTheDriverWorksAgain) {
+  for (std::uint64_t number = 1; number < 100; ++number) {
+    SCOPED_TRACE("from driver call " + std::to_string(number));
+    FaultyDriver faulty{driver()};
+    Striped world{faulty, small_world};
+    world.live = world.given_blocks(20, 100 * KiB);
+    faulty.fail_from(number, CUDA_ERROR_UNKNOWN);
+    for (int i = 0; i < 40; ++i) {
+      const auto had = world.arena().allocate(100 * KiB, 1);
+      if (had.ok()) world.free_for_anyone(**had);
+    }
+    const bool failed = faulty.faults() != 0;
+    faulty.stop_failing();
+    (void)retry_releases();
+    world.arena().trim(unlimited);
+    world.check();
+    for (const Block* block : world.live) world.expect_intact(*block);
+    if (!failed) break;
+  }
+}
+
+}  // namespace
+}  // namespace cuvmm::test
