@@ -73,6 +73,16 @@ class ProgramMemoryIpc : public DriverContract {
     ASSERT_TRUE(made.ok()) << made.error().text();
   }
 
+  // By its handle, from pattern 5 to pattern 6.
+  void expect_a_child_to_change(Size size) {
+    Child child{"borrows"};
+    lend_to(child, *world, address, size, 5);
+    child.link().wait_for_signal();
+    expect_pattern(address, size, 6);
+    child.link().signal();
+    EXPECT_EQ(child.wait(), 0);
+  }
+
   std::unique_ptr<IpcWorld> world;
   CUdeviceptr address = 0;
   std::vector<std::pair<Size, Handle>> mapped;
@@ -80,12 +90,7 @@ class ProgramMemoryIpc : public DriverContract {
 
 TEST_F(ProgramMemoryIpc, ChunksSideBySideAreOneMemory) {
   for (const Size at : {0u, 1u, 2u, 4u}) add(at);
-  Child child{"borrows"};
-  lend_to(child, *world, address, 3 * chunk_size, 5);
-  child.link().wait_for_signal();
-  expect_pattern(address, 3 * chunk_size, 6);
-  child.link().signal();
-  EXPECT_EQ(child.wait(), 0);
+  expect_a_child_to_change(3 * chunk_size);
 }
 
 TEST_F(ProgramMemoryIpc, AHandleOfALaterMappingBeginsThere) {
@@ -153,12 +158,7 @@ TEST_F(ProgramMemoryIpc, MadeExportableItIsTheSameMemoryInBothProcesses) {
   GIVEN(synchronize());
   make_exportable(address);
   expect_pattern(address, 3 * chunk_size, 5);
-  Child child{"borrows"};
-  lend_to(child, *world, address, 3 * chunk_size, 5);
-  child.link().wait_for_signal();
-  expect_pattern(address, 3 * chunk_size, 6);
-  child.link().signal();
-  EXPECT_EQ(child.wait(), 0);
+  expect_a_child_to_change(3 * chunk_size);
 }
 
 CHILD_ROLE(keeps_what_was_lent) {

@@ -30,10 +30,7 @@ std::string only_name_in(const std::filesystem::path& folder) {
 TEST_F(ControlTest, PausesAndResumesByTheSocket) {
   auto& process = *new ControlledProcess{driver()};
   process.control->start();
-  CUdeviceptr address = 0;
-  ASSERT_EQ(process.memory->allocate(&address, 4 * MiB), Answer{CUDA_SUCCESS});
-  fill_pattern(address, 4 * MiB, 3);
-  process.submission_epoch.leave();
+  const CUdeviceptr address = process.given_block();
 
   const auto paused = share::tell(::getpid(), request(ControlWhat::Pause), soon());
   ASSERT_TRUE(paused.ok()) << paused.error().text();
@@ -67,31 +64,6 @@ TEST_F(ControlTest, PausesAndResumesByTheSocket) {
   EXPECT_EQ(process.control->ready_bytes(), 0u);
   process.end();
 }
-
-// Work that runs until end() is called.
-class EndlessWork {
- public:
-  EndlessWork(const Driver& driver, ControlledProcess& process) {
-    GIVEN(driver.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
-    (void)process.clock->table().find(StreamName{stream_, false});
-    GIVEN(driver.cuLaunchHostFunc(
-        stream_,
-        [](void* ends) {
-          while (!static_cast<std::atomic<bool>*>(ends)->load()) std::this_thread::yield();
-        },
-        &ends_));
-    process.submission_epoch.leave();
-  }
-  void end(const Driver& driver) {
-    ends_ = true;
-    GIVEN(driver.cuStreamSynchronize(stream_));
-    GIVEN(driver.cuStreamDestroy(stream_));
-  }
-
- private:
-  CUstream stream_ = nullptr;
-  std::atomic<bool> ends_{false};
-};
 
 constexpr std::uint64_t longest_pause_us = 60'000'000;
 

@@ -10,8 +10,8 @@
 #include <optional>
 
 #include "engine/control.hpp"
+#include "served_memory.hpp"
 #include "support/memory.hpp"
-#include "support/unseen_program.hpp"
 
 namespace cuvmm::test {
 
@@ -44,12 +44,8 @@ class ControlTest : public DriverContract {
 
 // Never destroyed, like a process's engine, since its thread goes on. The memory that it serves can
 // end once nobody asks the thread for anything.
-struct ControlledProcess {
-  explicit ControlledProcess(const Driver& driver) {
-    clock.emplace(driver, unseen_program(captures, gate));
-    memory.emplace(
-        Memory::Dependencies{driver, *clock, captures, gate, submission_epoch, [] { return true; }},
-        MemorySettings{});
+struct ControlledProcess : ServedMemory {
+  explicit ControlledProcess(const Driver& driver) : ServedMemory(driver, {}) {
     control.emplace(ProgramParts{.driver = driver, .memory = *memory, .calls = calls},
                     SizeLimit::none(), Duration{0});
   }
@@ -62,12 +58,14 @@ struct ControlledProcess {
     memory.reset();
     clock.reset();
   }
-  Captures captures;
-  Gate gate;
-  SubmissionEpoch submission_epoch;
-  CallBarrier calls{CallBarrier::Of::Calls};
-  std::optional<StreamClock> clock;
-  std::optional<Memory> memory;
+  // Returns the address of 4 MiB with contents.
+  CUdeviceptr given_block() {
+    CUdeviceptr address = 0;
+    EXPECT_EQ(memory->allocate(&address, 4 * MiB), Answer{CUDA_SUCCESS});
+    fill_pattern(address, 4 * MiB, 3);
+    submission_epoch.leave();
+    return address;
+  }
   std::optional<Control> control;
 };
 

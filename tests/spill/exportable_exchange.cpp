@@ -229,25 +229,14 @@ TEST_F(ExportableExchangeTest, GivesUpIfWorkDoesNotEndInTime) {
   Program program{driver(), {}};
   OwnVirtualMemory own{program, 8 * MiB};
   own.add(0, granule);
-  std::atomic<bool> ends{false};
-  CUstream stream = nullptr;
-  ASSERT_CUDA(driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-  (void)program.clock->table().find(StreamName{stream, false});
-  ASSERT_CUDA(driver().cuLaunchHostFunc(
-      stream,
-      [](void* end) {
-        while (!static_cast<std::atomic<bool>*>(end)->load()) std::this_thread::yield();
-      },
-      &ends));
-  program.submission_epoch.leave();
+  EndlessWork work{driver(), program};
   const auto refused = exchange(program, own.address(), Duration{50'000});
   EXPECT_FALSE(is_exportable(own, 0));
-  ends = true;
+  work.let_end(driver());
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().kind, ErrorKind::TimedOut) << refused.error().text();
-  EXPECT_CUDA(driver().cuStreamSynchronize(stream));
   EXPECT_TRUE(exchange(program, own.address()).ok());
-  EXPECT_CUDA(driver().cuStreamDestroy(stream));
+  work.end(driver());
 }
 
 TEST_F(ExportableExchangeTest, LosesNothingWhicheverCallFails) {

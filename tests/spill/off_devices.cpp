@@ -32,10 +32,7 @@ TEST_F(ControlTest, OnlyAPausedProcessMayLeaveItsDevices) {
 TEST_F(ControlTest, AProcessOffItsDevicesDoesNotResumeByItself) {
   auto& process = *new ControlledProcess{driver()};
   process.control->start();
-  CUdeviceptr address = 0;
-  ASSERT_EQ(process.memory->allocate(&address, 4 * MiB), Answer{CUDA_SUCCESS});
-  fill_pattern(address, 4 * MiB, 3);
-  process.submission_epoch.leave();
+  const CUdeviceptr address = process.given_block();
   ASSERT_EQ(told(ControlWhat::Pause).outcome, ControlOutcome::Done);
 
   EXPECT_EQ(told(ControlWhat::LeaveDevices).presence, share::Presence::Leaving);

@@ -233,28 +233,17 @@ TEST_F(PauseTest, MemoryWithSyncMemopsStays) {
 TEST_F(PauseTest, IsRefusedIfWorkDoesNotEndInTime) {
   Program program{driver(), {}};
   program.add(4 * MiB, false);
-  std::atomic<bool> ends{false};
-  CUstream stream = nullptr;
-  ASSERT_CUDA(driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-  (void)program.clock->table().find(StreamName{stream, false});
-  ASSERT_CUDA(driver().cuLaunchHostFunc(
-      stream,
-      [](void* end) {
-        while (!static_cast<std::atomic<bool>*>(end)->load()) std::this_thread::yield();
-      },
-      &ends));
-  program.submission_epoch.leave();
+  EndlessWork work{driver(), program};
   const auto refused = program.pauser->pause(Duration{100'000}, Strict::No);
-  ends = true;
+  work.let_end(driver());
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().kind, ErrorKind::TimedOut);
   EXPECT_FALSE(program.calls.is_shut());
-  ASSERT_CUDA(driver().cuStreamSynchronize(stream));
   program.expect_intact();
   ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
   ASSERT_DONE(program.pauser->resume(Partly::No));
   program.expect_intact();
-  EXPECT_CUDA(driver().cuStreamDestroy(stream));
+  work.end(driver());
 }
 
 TEST_F(PauseTest, WithoutRoomOnTheDeviceItStaysPausedOrResumesPartly) {

@@ -7,10 +7,10 @@
 #include <optional>
 #include <random>
 
+#include "served_memory.hpp"
 #include "spill/pause.hpp"
 #include "support/kernels.hpp"
 #include "support/memory.hpp"
-#include "support/unseen_program.hpp"
 
 namespace cuvmm::test {
 
@@ -25,13 +25,10 @@ inline constexpr Size stock_piece = 4 * MiB;
     ASSERT_TRUE(outcome.ok()) << #expression << ": " << outcome.error().text(); \
   } while (false)
 
-class Program {
+class Program : public ServedMemory {
  public:
-  Program(const Driver& with, const MemorySettings& settings) : driver(with) {
-    clock.emplace(driver, unseen_program(captures, gate));
-    memory.emplace(
-        Memory::Dependencies{driver, *clock, captures, gate, submission_epoch, [] { return true; }},
-        settings);
+  Program(const Driver& with, const MemorySettings& settings)
+      : ServedMemory(with, settings), driver(with) {
     chunks.emplace(driver, *memory);
     pauser.emplace(
         ProgramParts{.driver = driver, .memory = *memory, .calls = calls, .chunks = &*chunks},
@@ -114,12 +111,6 @@ class Program {
     std::uint64_t seed;
   };
   const Driver& driver;
-  Captures captures;
-  Gate gate;
-  SubmissionEpoch submission_epoch;
-  CallBarrier calls{CallBarrier::Of::Calls};
-  std::optional<StreamClock> clock;
-  std::optional<Memory> memory;
   std::optional<ProgramChunks> chunks;
   std::optional<Pauser> pauser;
   std::vector<Block> blocks;

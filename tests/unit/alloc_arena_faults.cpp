@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scenarios of an arena with each driver call failing in turn.
+#include <random>
+
 #include "alloc_arena_world.hpp"
 #include "support/fault_sweep.hpp"
 
@@ -209,6 +211,86 @@ TEST_F(ArenaFaults, LiveMemoryIsBackOnceTheDriverWorksAgain) {
     fill_pattern(world.had->address(), world.had->granted(), 3);
     check(world);
   }
+}
+
+// The driver refuses everything from some call on, and works again later.
+void expect_recovery(const ArenaWorld::Given& given, const Prepare& prepare,
+                     const std::function<void(Prepared&)>& act) {
+  bool was_refused = false;
+  for (std::uint64_t number = 1; number < 400; ++number) {
+    SCOPED_TRACE("from driver call " + std::to_string(number));
+    FaultyDriver faulty{driver()};
+    Prepared world{faulty, given};
+    prepare(world);
+    faulty.fail_from(number, CUDA_ERROR_UNKNOWN);
+    act(world);
+    const bool failed = faulty.faults() != 0;
+    was_refused |= failed;
+    faulty.stop_failing();
+    (void)retry_releases();
+    check(world);
+    if (!failed) break;
+  }
+  EXPECT_TRUE(was_refused);
+}
+
+constexpr ArenaWorld::Given world_for_stripes{
+    .limit_granules = 16, .reserve_granules = 512, .compacts = true, .spreads = true};
+constexpr ArenaWorld::Given small_world_for_stripes{
+    .limit_granules = 6, .reserve_granules = 128, .compacts = true, .spreads = true};
+constexpr Size in_stripes_of_several_chunks = 100 * KiB;
+
+// The first chunk is full, so the next block is the first in stripes.
+void prepare_run(Prepared& world) {
+  world.live = world.given_blocks(20, in_stripes_of_several_chunks);
+}
+
+TEST_F(ArenaFaults, LayingStripes) {
+  auto laying = scenario(world_for_stripes, prepare_run, [](Prepared& world) -> Result<void> {
+    world.had = TRY(world.arena().allocate(in_stripes_of_several_chunks, 1));
+    return {};
+  });
+  laying.makes_up_for = is_made_up_for;  // without stripes
+  sweep_faults(laying);
+}
+
+TEST_F(ArenaFaults, LayingStripesRecoversOnceTheDriverWorksAgain) {
+  expect_recovery(world_for_stripes, prepare_run, [](Prepared& world) {
+    for (int i = 0; i < 40; ++i) {
+      const auto had = world.arena().allocate(in_stripes_of_several_chunks, 1);
+      if (had.ok()) world.free_for_anyone(**had);
+    }
+  });
+}
+
+// Fills the memory, and frees two thirds of the blocks at random.
+void prepare_comb_of_stripes(Prepared& world) {
+  std::mt19937_64 random{3};
+  const auto blocks = world.given_blocks(world.chosen.limit_granules * 32, 64 * KiB);
+  for (Block* const block : blocks) {
+    if (random() % 3 == 0) {
+      world.live.push_back(block);
+    } else {
+      world.free_for_anyone(*block);
+    }
+  }
+}
+
+Result<void> compact_all(Prepared& world) {
+  TRY(world.compactor.compact(world.granules(6)));
+  return {};
+}
+
+TEST_F(ArenaFaults, MovingStripes) {
+  auto moving = scenario(small_world_for_stripes, prepare_comb_of_stripes, compact_all);
+  // A batch that fails after others is not reported.
+  moving.makes_up_for = [](const std::string&, CUresult) { return true; };
+  sweep_faults(moving);
+}
+
+TEST_F(ArenaFaults, StripesAreBackOnceTheDriverWorksAgain) {
+  expect_recovery(small_world_for_stripes, prepare_comb_of_stripes,
+                  [](Prepared& world) { (void)compact_all(world); });
 }
 
 }  // namespace
