@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "preload/run_program.hpp"
+
+namespace cuvmm::test {
+
+inline constexpr const char* all_right = " steps found what they had written";
+inline constexpr int paused_on_devices = 3;
+
+// A program on a card that it shares, under cuvmm in the background, as $program, and the commands
+// that a script then runs beside it. The card has 128 MiB: the program has 32 MiB that cuvmm
+// serves, and an array of 16 MiB that it does not.
+class DeepPause : public ::testing::Test {
+ protected:
+  void TearDown() override { ::unlink(file().c_str()); }
+  std::string file() const {
+    return "/dev/shm/cuvmm-sim-card-" + std::to_string(::geteuid()) + "-" + card_;
+  }
+
+  Finished run_beside(const std::string& script, const std::string& steps = "40 10",
+                      const std::string& more = "") {
+    const std::string start =
+        on_card() + "--control -- " + program("array") + " " + steps + " & runner=$!\n" +
+        "for i in $(seq 200); do\n"
+        "  program=$(ls " +
+        own_folder() +
+        "/cuvmm 2>/dev/null | sed -n 's/^control-\\([0-9]*\\)-[0-9]*$/\\1/p')\n"
+        "  [ -n \"$program\" ] && break; sleep 0.05\n"
+        "done\nsleep 0.2\n";
+    return run_program({"sh", "-c", more + start + script + "\nwait $runner && echo ended well"},
+                       {{"XDG_RUNTIME_DIR", own_folder()}});
+  }
+  const std::string& card() const { return card_; }
+  static std::string daemon() { return cli() + "d"; }
+  std::string on_card() const { return cli() + " run --sim=memory=128M,card=" + card_ + " "; }
+  static std::string pause(const std::string& more = "") {
+    return cli() + " pause --deep $program " + more + "; echo \"pause $?\"\n";
+  }
+  static std::string resume(const std::string& more = "") {
+    return cli() + " resume $program " + more + "; echo \"resume $?\"\n";
+  }
+  static std::string fault(const std::string& fault) { return "VMM_SIM_FAULT=" + fault + " "; }
+  // Kills the command while it is about to make the call.
+  static std::string killed_at(const std::string& call, const std::string& command) {
+    return "VMM_SIM_DELAY=" + call + "=5s " + cli() + " " + command +
+           " $program & helper=$!; sleep 0.5; kill -9 $helper; wait $helper; echo \"killed $?\"\n";
+  }
+  static void expect_all_right(const Finished& finished) {
+    EXPECT_TRUE(says(finished, all_right)) << finished.err;
+    EXPECT_TRUE(says(finished, "ended well")) << finished.err;
+  }
+
+ private:
+  const std::string card_ = "deep-" + std::to_string(::getpid());
+};
+
+}  // namespace cuvmm::test
