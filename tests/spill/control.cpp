@@ -85,15 +85,6 @@ class LongPause {
   }};
 };
 
-bool comes_to_pass(const std::function<bool()>& what) {
-  const auto until = soon();
-  while (!what()) {
-    if (until.is_over()) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds{1});
-  }
-  return true;
-}
-
 TEST_F(ControlTest, AResumeCancelsAWaitingPause) {
   auto& process = *new ControlledProcess{driver()};
   process.control->start();

@@ -5,9 +5,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <optional>
+#include <thread>
 
 #include "engine/control.hpp"
 #include "served_memory.hpp"
@@ -21,6 +24,15 @@ using share::ControlWhat;
 
 inline share::Deadline soon() {
   return share::Deadline::after(Duration{20'000'000});
+}
+
+inline bool comes_to_pass(const std::function<bool()>& what) {
+  const auto until = soon();
+  while (!what()) {
+    if (until.is_over()) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
+  return true;
 }
 
 class ControlTest : public DriverContract {
