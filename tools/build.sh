@@ -47,8 +47,8 @@ run_tests() {  # PRESET
   local launcher=env
   if [[ $1 == tsan ]]; then launcher=$(tsan_launcher "${CXX:-g++}"); fi
   local status=0
-  # One more than there are processors, up to a point: some tests mostly wait. Sanitizers take too
-  # much memory for that.
+  # One job more than there are processors, at most 8: some tests mostly wait. Under a sanitizer they
+  # need too much memory for that.
   local jobs=()
   if [[ $1 == release ]]; then jobs=(-j "$(($(nproc) < 8 ? $(nproc) + 1 : 8))"); fi
   # shellcheck disable=SC2086

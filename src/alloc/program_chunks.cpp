@@ -178,7 +178,7 @@ ProgramChunks::Release ProgramChunks::release(Handle name) {
   return release;
 }
 
-// A chunk that goes by several handles keeps one of those that are left.
+// If its handle has been released, the chunk goes by another of those that the program still has.
 void ProgramChunks::rename_if_gone(ProgramChunk& chunk) {
   if (chunk.references == 0 || names_.contains(chunk.name)) return;
   for (const auto& [name, named] : names_) {

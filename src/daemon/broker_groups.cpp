@@ -45,7 +45,7 @@ void Broker::regroup_time(const Decisions& decisions, Microseconds now) {
   if (!groups.empty()) time_.groups_changed(groups, now);
 }
 
-// Both sides have to name the key. The kernel says whose they are.
+// Both sides must name the key, and belong to one user according to the kernel.
 bool Broker::on(ConnectionId id, Party& party, const SharesHandles& said, Microseconds now) {
   if (!party.is_client) return false;
   if (party.waits_for_nobody) return true;

@@ -74,8 +74,8 @@ TimePolicy::Decisions TimePolicy::groups_changed(const std::map<ClientId, std::s
   return decide(now);
 }
 
-// Nobody gains by it: the party counts as having used as much time as the one that the client
-// leaves. A grant does not go along, so the client waits with its new party.
+// A client cannot gain time by moving: its new party counts as having used at least as much as the
+// one that the client leaves. The client's grant stays behind, so it waits with its new party.
 void TimePolicy::move_to_party_of(ClientId client, const std::string& group) {
   Member& member = clients_.at(client);
   member.terms.group = group;

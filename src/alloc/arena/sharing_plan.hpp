@@ -18,7 +18,7 @@ namespace cuvmm::arena {
 // several, one after another, and none of them shares it. Live bytes only go to chunks of one
 // granule.
 //
-// Call empty(), or consolidate(), once; before the next one, settle().
+// Call empty() or consolidate() once, then settle() before calling either again.
 class SharingPlan {
  public:
   using Index = std::uint32_t;
