@@ -212,9 +212,15 @@ Duration Control::run_upkeep() {
   constexpr Duration a_moment_of_use{100'000};
   constexpr Duration usual{50'000};
   const Alone alone{busy_, Busy::Upkeep, no_time, no_time};
-  if (!alone.is_mine() || stays_out_.load() || pauser_.is_paused()) return usual;
+  if (!alone.is_mine() || stays_out_.load()) return usual;
   const HookBypass bypass;
   const std::uint64_t began = now_us();
+  if (pauser_.is_paused()) {
+    const bool may_call = presence() == share::Presence::OnDevices;
+    const bool has_more = may_call && pauser_.pin_more();
+    publish();
+    return has_more ? shortest : usual;
+  }
   bool has_more = pauser_.look_after_stock(ahead_bytes(), idle_);
   for (DeviceMemory* device : memory_.devices().all()) {
     const Size mapped = memory_.holdings().spilled_free(device->ordinal());

@@ -26,13 +26,15 @@ class Flow {
     for (Size done = 0; done < one.size;) {
       if (room_.size == 0) {
         const Stopwatch host{times_.host_us};
-        room_ = stock_.at(begin_ + reached_);
+        const Size offset = begin_ + reached_;
+        room_ = copies_.can_stage() ? stock_.at(offset) : stock_.pinned_at(offset);
       }
       const Size size = std::min(room_.size, one.size - done);
-      TRY(copies_.add(one.address + done, room_.bytes, size));
+      TRY(copy(one.address + done, size));
       done += size;
       reached_ += size;
-      room_ = {room_.bytes + size, room_.size - size};
+      room_.bytes += size;
+      room_.size -= size;
       if (room_.size == 0) TRY(end_part(reached_));
     }
     return {};
@@ -44,6 +46,13 @@ class Flow {
   }
 
  private:
+  // To or from the room. Through the ring, the thread that copies may wait for free slots.
+  Result<void> copy(CUdeviceptr device, Size size) {
+    if (room_.is_pinned || !copies_.can_stage()) return copies_.add(device, room_.bytes, size);
+    const Stopwatch copying{times_.copies_us};
+    return copies_.add_staged(device, room_.bytes, size);
+  }
+
   HostStock& stock_;
   const Size begin_;
   HostCopies& copies_;
@@ -66,10 +75,10 @@ DeviceSwapOut::DeviceSwapOut(const Driver& driver, DeviceMemory* device, CUconte
   for (const EvictedChunk& one : evicted_.chunks) ends_.push_back(bytes_ += one.size);
 }
 
-Result<void> DeviceSwapOut::take_out(HostStock& stock, PauseTimes& times,
+Result<void> DeviceSwapOut::take_out(const HostSide& host, PauseTimes& times,
                                      const StillWanted& is_wanted) {
-  auto copies = TRY(HostCopies::open(driver_, HostCopies::Direction::Out));
-  const Result<void> outcome = take_out_all(stock, *copies, times, is_wanted);
+  auto copies = TRY(HostCopies::open(driver_, CopyDirection::Out, host.ring));
+  const Result<void> outcome = take_out_all(host.stock, *copies, times, is_wanted);
   if (!copies->are_over()) unfinished_ = std::move(copies);
   return outcome;
 }
@@ -113,7 +122,8 @@ Result<void> DeviceSwapOut::release_up_to(Size offset, PauseTimes& times) {
   return {};
 }
 
-Result<void> DeviceSwapOut::put_back(HostStock& stock, const Instead& instead, PauseTimes& times) {
+Result<void> DeviceSwapOut::put_back(const HostSide& host, const Instead& instead,
+                                     PauseTimes& times) {
   if (unfinished_ != nullptr && !unfinished_->are_over()) {
     return Error{.kind = ErrorKind::DriverFailed,
                  .doing = "put memory back",
@@ -121,8 +131,8 @@ Result<void> DeviceSwapOut::put_back(HostStock& stock, const Instead& instead, P
   }
   unfinished_.reset();
   if (gone_ == 0) return {};
-  auto copies = TRY(HostCopies::open(driver_, HostCopies::Direction::Back));
-  const Result<void> outcome = put_back_all(stock, *copies, instead, times);
+  auto copies = TRY(HostCopies::open(driver_, CopyDirection::Back, host.ring));
+  const Result<void> outcome = put_back_all(host.stock, *copies, instead, times);
   if (!copies->are_over()) {
     unfinished_ = std::move(copies);
   } else if (!outcome.ok()) {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 
 #include "alloc/device_memory.hpp"
 #include "alloc/eviction_set.hpp"
@@ -15,10 +16,17 @@ namespace cuvmm {
 // Where the time of a pause or a resume goes, as the thread that performs it sees it.
 struct PauseTimes {
   std::uint64_t drain_us = 0;   // until no call and no work was in flight
-  std::uint64_t host_us = 0;    // until host memory was allocated and pinned
+  std::uint64_t host_us = 0;    // allocating and pinning host memory
   std::uint64_t copies_us = 0;  // waiting for copies
   std::uint64_t maps_us = 0;    // mapping and unmapping
   std::uint64_t chunks_us = 0;  // allocating and releasing device memory
+};
+
+// Where contents go on the host.
+struct HostSide {
+  HostStock& stock;
+  std::span<std::byte> ring =
+      {};  // pinned, to copy through what is not; empty: everything is pinned
 };
 
 // Swaps one device's chunks out to the host and back in. Their contents lie in the stock from
@@ -38,12 +46,12 @@ class DeviceSwapOut {
 
   // Copies the chunks out, releasing each as soon as its contents have arrived. After an Error some
   // of them are out. TimedOut once `is_wanted` returns false.
-  Result<void> take_out(HostStock& stock, PauseTimes& times, const StillWanted& is_wanted);
+  Result<void> take_out(const HostSide& host, PauseTimes& times, const StillWanted& is_wanted);
   // Copies the chunks back in. If the device has no memory for one, asks `instead`, which may be
   // empty. After an Error everything that was out is still out, and the memory taken for it has
   // been released.
   using Instead = std::function<Result<ChunkRef>(const EvictedChunk&)>;
-  Result<void> put_back(HostStock& stock, const Instead& instead, PauseTimes& times);
+  Result<void> put_back(const HostSide& host, const Instead& instead, PauseTimes& times);
   // Call once everything is back.
   void end();
 

@@ -10,7 +10,8 @@ constexpr const char* copying = "copy to or from the host";
 
 }  // namespace
 
-Result<std::unique_ptr<HostCopies>> HostCopies::open(const Driver& driver, Direction direction) {
+Result<std::unique_ptr<HostCopies>> HostCopies::open(const Driver& driver, CopyDirection direction,
+                                                     std::span<std::byte> ring) {
   auto copies = std::unique_ptr<HostCopies>{new HostCopies{driver, direction}};
   for (CUstream& stream : copies->streams_) {
     TRY(driver.check(driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), copying));
@@ -18,6 +19,7 @@ Result<std::unique_ptr<HostCopies>> HostCopies::open(const Driver& driver, Direc
   for (CUevent& event : copies->events_) {
     TRY(driver.check(driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), copying));
   }
+  if (!ring.empty()) copies->ring_ = TRY(StagingRing::open(driver, direction, ring));
   return copies;
 }
 
@@ -35,23 +37,27 @@ HostCopies::~HostCopies() {
   }
 }
 
-Result<void> HostCopies::add(CUdeviceptr device, std::byte* host, Size size) {
+Result<void> HostCopies::add(CUdeviceptr device, std::byte* pinned, Size size) {
   const bool follows = piece_.size != 0 && piece_.device + piece_.size == device &&
-                       piece_.host + piece_.size == host;
+                       piece_.host + piece_.size == pinned;
   if (follows) {
     piece_.size += size;
     return {};
   }
   TRY(submit());
-  piece_ = {device, host, size};
+  piece_ = {device, pinned, size};
   return {};
+}
+
+Result<void> HostCopies::add_staged(CUdeviceptr device, std::byte* host, Size size) {
+  return ring_->add(device, host, size);
 }
 
 Result<void> HostCopies::submit() {
   if (piece_.size == 0) return {};
   const auto [device, host, size] = std::exchange(piece_, {});
   runs_ = part_is_begun_ = true;
-  return driver_.check(direction_ == Direction::Out
+  return driver_.check(direction_ == CopyDirection::Out
                            ? driver_.cuMemcpyDtoHAsync(host, device, size, stream())
                            : driver_.cuMemcpyHtoDAsync(device, host, size, stream()),
                        copying, size);
@@ -60,6 +66,7 @@ Result<void> HostCopies::submit() {
 Result<void> HostCopies::end_part() {
   TRY(submit());
   if (begun_ >= parts_at_once) TRY(wait_for(begun_ - parts_at_once + 1));
+  if (ring_ != nullptr) staged_[begun_ % parts_at_once] = ring_->begun();
   TRY(driver_.check(driver_.cuEventRecord(events_[begun_ % parts_at_once], stream()), copying));
   ++begun_;
   part_is_begun_ = false;
@@ -68,6 +75,7 @@ Result<void> HostCopies::end_part() {
 
 Result<void> HostCopies::wait_for(std::size_t parts) {
   for (; done_ < parts; ++done_) {
+    if (ring_ != nullptr) TRY(ring_->wait_for(staged_[done_ % parts_at_once]));
     TRY(driver_.check(driver_.cuEventSynchronize(events_[done_ % parts_at_once]), copying));
   }
   if (done_ == begun_ && !part_is_begun_) runs_ = false;
@@ -75,6 +83,7 @@ Result<void> HostCopies::wait_for(std::size_t parts) {
 }
 
 bool HostCopies::are_over() {
+  if (ring_ != nullptr && !ring_->is_over()) return false;
   if (!runs_) return true;
   for (CUstream stream : streams_) {
     const auto waited = [&] { return driver_.cuStreamSynchronize(stream) == CUDA_SUCCESS; };

@@ -3,25 +3,30 @@
 
 #include <array>
 #include <memory>
+#include <span>
 
-#include "base/size.hpp"
-#include "driver/driver.hpp"
+#include "spill/staging_ring.hpp"
 
 namespace cuvmm {
 
-// Copies between a device and pinned host memory, in parts on alternating streams, so that one part
-// begins as another ends. Its context must be current.
+// Copies between a device and host memory, in parts on alternating streams, so that one part begins
+// as another ends. Memory that is not pinned is copied through a ring. Its context must be current.
 class HostCopies {
  public:
-  enum class Direction : std::uint8_t { Out, Back };
-
-  static Result<std::unique_ptr<HostCopies>> open(const Driver& driver, Direction direction);
+  // `ring`: pinned memory to copy through; may be empty.
+  static Result<std::unique_ptr<HostCopies>> open(const Driver& driver, CopyDirection direction,
+                                                  std::span<std::byte> ring);
   ~HostCopies();
   HostCopies(const HostCopies&) = delete;
   HostCopies& operator=(const HostCopies&) = delete;
 
+  // Whether there is a ring.
+  bool can_stage() const { return ring_ != nullptr; }
+
   // Merges pieces that are contiguous on both sides into one copy.
-  Result<void> add(CUdeviceptr device, std::byte* host, Size size);
+  Result<void> add(CUdeviceptr device, std::byte* pinned, Size size);
+  // The same for memory that is not pinned. There must be a ring.
+  Result<void> add_staged(CUdeviceptr device, std::byte* host, Size size);
   // Ends the current part, which starts its copies. Waits if too many parts are in flight.
   Result<void> end_part();
   // Waits for the first `parts` parts.
@@ -41,14 +46,17 @@ class HostCopies {
     Size size = 0;
   };
 
-  HostCopies(const Driver& driver, Direction direction) : driver_(driver), direction_(direction) {}
+  HostCopies(const Driver& driver, CopyDirection direction)
+      : driver_(driver), direction_(direction) {}
   Result<void> submit();
   CUstream stream() const { return streams_[begun_ % streams_at_once]; }
 
   const Driver& driver_;
-  const Direction direction_;
+  const CopyDirection direction_;
+  std::unique_ptr<StagingRing> ring_;
   std::array<CUstream, streams_at_once> streams_{};
   std::array<CUevent, parts_at_once> events_{};
+  std::array<std::size_t, parts_at_once> staged_{};  // the ring's copies up to the end of the part
   Piece piece_;
   std::size_t begun_ = 0;  // parts
   std::size_t done_ = 0;   // of them, known to be complete

@@ -5,30 +5,26 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 
-#include "base/start_thread.hpp"
 #include "driver/current_context.hpp"
-#include "trace/futex.hpp"
 #include "vmm/deferred_release.hpp"
 
 namespace cuvmm {
 namespace {
 
-constexpr Size unit = 2 * MiB;   // the huge page size
-constexpr Size slab = 16 * MiB;  // what one thread touches at a time
-constexpr std::size_t threads_at_most = 12;
+constexpr Size unit = 2 * MiB;  // the huge page size
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
 
-// Makes the kernel clear the memory now, not while the driver pins it.
+// Makes the kernel provide the memory now, not while the driver pins it. Contents stay.
 void touch_all(std::byte* bytes, Size size) {
   if (::madvise(bytes, size, MADV_POPULATE_WRITE) == 0) return;
   constexpr Size smallest_unit = 4096;
   for (Size at = 0; at < size; at += smallest_unit) {
-    *const_cast<volatile std::byte*>(bytes + at) = std::byte{0};
+    volatile std::byte& touched = bytes[at];
+    touched = touched;
   }
 }
 
@@ -54,31 +50,8 @@ CUresult unpin_and_unmap(const Driver& driver, CUcontext context, std::byte* byt
 
 }  // namespace
 
-// The slabs to touch; each thread takes the next free one.
-struct HostStock::Touching {
-  struct Slab {
-    std::byte* bytes;
-    Size size;
-  };
-  std::vector<Slab> slabs;
-  std::atomic<std::size_t> next{0};
-  std::atomic<std::size_t> done{0};
-  // Set once all threads exist: creating one would wait for page faults of those already touching.
-  FutexWord may_begin{0};
-
-  void work() {
-    for (;;) {
-      const std::size_t mine = next.fetch_add(1);
-      if (mine >= slabs.size()) return;
-      touch_all(slabs[mine].bytes, slabs[mine].size);
-      done.fetch_add(1);
-    }
-  }
-};
-
 Result<void> HostStock::provide(Size bytes) {
   if (bytes <= this->bytes()) return {};
-  const std::size_t had = pieces_.size();
   Size missing = round_up(bytes - this->bytes(), unit);
   // Commits all or nothing, so that of two processes that want much, each does not end up with
   // half.
@@ -93,9 +66,6 @@ Result<void> HostStock::provide(Size bytes) {
     added = add_piece(size, right_to(size));
   }
   const Commitment not_used = right_to(missing);
-  std::vector<Piece*> fresh;
-  for (std::size_t i = had; i < pieces_.size(); ++i) fresh.push_back(pieces_[i].get());
-  touch(fresh);
   return added;
 }
 
@@ -124,76 +94,38 @@ Result<void> HostStock::add_piece(Size size, Commitment right) {
   return {};
 }
 
-void HostStock::touch(const std::vector<Piece*>& pieces) {
-  stop_touching();
-  auto left = touching_ != nullptr ? std::move(touching_->slabs) : std::vector<Touching::Slab>{};
-  touching_ = std::make_shared<Touching>();
-  touching_->slabs = std::move(left);
-  Size all = 0;
-  for (const Touching::Slab& one : touching_->slabs) all += one.size;
-  for (Piece* piece : pieces) {
-    for (Size at = 0; at < piece->size; at += slab) {
-      touching_->slabs.push_back({piece->bytes + at, std::min(slab, piece->size - at)});
-    }
-    all += piece->size;
-  }
-  const auto processors = static_cast<std::size_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
-  std::size_t wanted = std::min(
-      {threads_at_most, std::max<std::size_t>(processors * 3 / 4, 1), touching_->slabs.size()});
-  if (all <= slab) wanted = 0;
-  for (; wanted > 0; --wanted) {
-    pthread_t thread{};
-    if (start_thread(&thread, &touch_some, touching_.get()) != 0) break;
-    threads_.push_back(thread);
-  }
-  if (threads_.empty()) return touching_->work();
-  touching_->may_begin.store(1);
-  wake_all(touching_->may_begin);
-}
-
-void* HostStock::touch_some(void* touching) {
-  ::pthread_setname_np(::pthread_self(), "cuvmm-touch");
-  auto& all = *static_cast<Touching*>(touching);
-  while (all.may_begin.load() == 0) wait_while(all.may_begin, 0, std::chrono::milliseconds{100});
-  all.work();
-  return nullptr;
-}
-
-void HostStock::wait_for_all() {
-  for (const pthread_t thread : threads_) ::pthread_join(thread, nullptr);
-  threads_.clear();
-}
-
-bool HostStock::is_on_its_way() const {
-  return !threads_.empty() && touching_->done.load() < touching_->slabs.size();
-}
-
-void HostStock::stop_touching() {
-  if (touching_ == nullptr) return;
-  auto& slabs = touching_->slabs;
-  const std::size_t taken = std::min(touching_->next.exchange(slabs.size()), slabs.size());
-  wait_for_all();
-  slabs.erase(slabs.begin(), slabs.begin() + static_cast<std::ptrdiff_t>(taken));
-}
-
-HostStock::Part HostStock::at(Size offset) {
+HostStock::Piece& HostStock::piece_at(Size offset) {
   const auto above = std::upper_bound(
       pieces_.begin(), pieces_.end(), offset,
       [](Size wanted, const std::unique_ptr<Piece>& piece) { return wanted < piece->begin; });
-  Piece& piece = **std::prev(above);
-  // Pinning some memory while other memory is being touched slows both down: on the card it takes a
-  // fifth longer in all than one after the other.
-  wait_for_all();
-  // Without pinning, copies are merely slower.
-  piece.is_pinned = piece.is_pinned || pin(piece);
-  return {piece.bytes + (offset - piece.begin), piece.end() - offset};
+  return **std::prev(above);
 }
 
-bool HostStock::pin(Piece& piece) {
+HostStock::Part HostStock::at(Size offset) {
+  const Piece& piece = piece_at(offset);
+  return {piece.bytes + (offset - piece.begin), piece.end() - offset, piece.is_pinned};
+}
+
+HostStock::Part HostStock::pinned_at(Size offset) {
+  Piece& piece = piece_at(offset);
+  if (!piece.is_pinned) pin(piece);
+  return at(offset);
+}
+
+bool HostStock::pin_next() {
+  const auto next = std::find_if(pieces_.begin(), pieces_.end(),
+                                 [](const auto& piece) { return !piece->is_pinned; });
+  if (next == pieces_.end()) return false;
+  pin(**next);
+  return (*next)->is_pinned;
+}
+
+void HostStock::pin(Piece& piece) {
   piece.pinned_in = current_context(driver_);
-  if (piece.pinned_in == nullptr) return false;  // without a context it could not be unpinned
-  return driver_.cuMemHostRegister(piece.bytes, piece.size, CU_MEMHOSTREGISTER_PORTABLE) ==
-         CUDA_SUCCESS;
+  if (piece.pinned_in == nullptr) return;  // without a context it could not be unpinned
+  touch_all(piece.bytes, piece.size);
+  piece.is_pinned = driver_.cuMemHostRegister(piece.bytes, piece.size,
+                                              CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
 }
 
 void HostStock::look_again() {
@@ -212,15 +144,11 @@ Size HostStock::pinned_bytes() const {
 
 Size HostStock::give_back(Size down_to) {
   Size gone = 0;
-  if (bytes() <= down_to) return gone;
-  stop_touching();
   while (bytes() > down_to) {
     gone += pieces_.back()->size;
     release(*pieces_.back());
     pieces_.pop_back();
   }
-  // The remaining memory is touched when it is pinned.
-  touching_.reset();
   return gone;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/clock.hpp"
 #include "base/log.hpp"
+#include "base/stopwatch.hpp"
 #include "driver/current_context.hpp"
 #include "driver/device_attribute.hpp"
 #include "trace/record_event.hpp"
@@ -146,19 +147,16 @@ void Pauser::end_eviction() {
   if (can_map_host_) host_.trim(Location::host(node_), 0);
 }
 
-// The threads that make host memory ready may need seconds, for which joining them would wait.
-Result<void> Pauser::wait_for_stock(std::uint64_t until, const StillWanted& is_wanted) const {
-  constexpr timespec a_moment{.tv_sec = 0, .tv_nsec = 500'000};
-  for (; stock_.is_on_its_way(); ::nanosleep(&a_moment, nullptr)) {
-    if (!is_wanted()) return called_off(pausing);
-    if (now_ns() >= until) {
-      return refused(ErrorKind::TimedOut, pausing, "memory of the host was not ready in time");
-    }
-  }
-  return {};
+// The ring is not worth pinning for less than it holds. If it cannot be pinned, the stock is.
+HostSide Pauser::host_side() {
+  if (away_bytes() <= ring_size_ || stock_.pinned_bytes() >= away_bytes()) return {stock_};
+  if (!ring_.provide(ring_size_).ok()) return {stock_};
+  const HostStock::Part ring = ring_.pinned_at(0);
+  if (!ring.is_pinned) return {stock_};
+  return {stock_, {ring.bytes, ring_size_}};
 }
 
-Result<void> Pauser::take_all_out(PauseReport& report, Strict strict, std::uint64_t until,
+Result<void> Pauser::take_all_out(PauseReport& report, Strict strict,
                                   const StillWanted& is_wanted) {
   list_what_leaves(report);
   if (strict == Strict::Yes && report.stayed != 0) {
@@ -166,17 +164,17 @@ Result<void> Pauser::take_all_out(PauseReport& report, Strict strict, std::uint6
   }
   TRY(check_room_on_host(away_bytes()));
   stock_.look_again();
+  ring_.look_again();
   TRY(stock_.provide(away_bytes()));
-  {
-    const std::uint64_t began = now_ns();
-    TRY(wait_for_stock(until, is_wanted));
-    report.times.host_us += us_since(began);
-  }
   for (const auto& removal : removals_) {
     if (removal->bytes() == 0) continue;
     const InContext in_context{program_.driver, removal->context()};
     if (!in_context.ok()) return refused(ErrorKind::DriverFailed, pausing, "no context for copies");
-    TRY(removal->take_out(stock_, report.times, is_wanted));
+    const HostSide host = [&] {
+      const Stopwatch getting{report.times.host_us};
+      return host_side();
+    }();
+    TRY(removal->take_out(host, report.times, is_wanted));
     report.moved += removal->bytes();
   }
   return {};
@@ -201,7 +199,7 @@ Result<void> Pauser::put_all_back(PauseReport& report, Partly partly) {
       program_.calls.abandon();
       return refused(ErrorKind::NotSupported, resuming, "the driver has been shut down");
     }
-    Result<void> done = in_context.ok() ? removal->put_back(stock_, instead, report.times)
+    Result<void> done = in_context.ok() ? removal->put_back(host_side(), instead, report.times)
                                         : refused(ErrorKind::DriverFailed, resuming, "no context");
     if (done.ok()) report.moved += removal->bytes();
     if (outcome.ok()) outcome = done;
@@ -218,9 +216,6 @@ Result<PauseReport> Pauser::pause(Duration timeout, Strict strict, const StillWa
     return refused(ErrorKind::NotSupported, pausing, why);
   }
   find_host();
-  // The slowest step starts while the program still runs.
-  const Size expected = expected_bytes();
-  if (check_room_on_host(expected).ok()) (void)stock_.provide(expected);
   PauseReport report;
   // The stock is kept for the next pause, whether or not this one succeeds.
   stock_used_at_ = now_ns();
@@ -232,7 +227,7 @@ Result<PauseReport> Pauser::pause(Duration timeout, Strict strict, const StillWa
   }
   report.times.drain_us = us_since(held);
   const RelaxedCapture relaxed{program_.driver};
-  const Result<void> taken = take_all_out(report, strict, until, is_wanted);
+  const Result<void> taken = take_all_out(report, strict, is_wanted);
   stock_used_at_ = now_ns();
   is_paused_ = true;
   if (!taken.ok()) {
@@ -292,8 +287,6 @@ Result<PauseReport> Pauser::resume(Partly partly) {
 
 bool Pauser::look_after_stock(Size ahead, Duration idle) {
   if (is_paused_ || (ahead == 0 && stock_.bytes() == 0)) return false;
-  // A failed pause has left threads touching the stock. The next caller must not wait for them.
-  if (stock_.is_on_its_way()) return false;
   constexpr Size step = 128 * MiB;
   const Size wanted = std::min(ahead, expected_bytes());
   const int ordinal = first_device();
@@ -307,14 +300,22 @@ bool Pauser::look_after_stock(Size ahead, Duration idle) {
     const Size had = stock_.bytes();
     const Size next = std::min(wanted, had + step);
     if (!check_room_on_host(next + step).ok() || !stock_.provide(next).ok()) return false;
-    for (Size reached = had; reached < next;) reached += stock_.at(reached).size;
+    for (Size reached = had; reached < next;) reached += stock_.pinned_at(reached).size;
     return stock_.bytes() < wanted;
   }
   const bool is_idle = now_ns() > stock_used_at_ + static_cast<std::uint64_t>(idle.count()) * 1000;
   if (stock_.bytes() < wanted + 2 * step && !(wanted == 0 && stock_.bytes() != 0)) return false;
   if (!is_idle) return false;
   (void)stock_.give_back(std::max(wanted, stock_.bytes() > step ? stock_.bytes() - step : 0));
+  if (stock_.bytes() == 0) (void)ring_.give_back(0);
   return stock_.bytes() > wanted;
+}
+
+bool Pauser::pin_more() {
+  if (!is_paused_ || removals_.empty()) return false;
+  const RelaxedCapture relaxed{program_.driver};
+  const InContext in_context{program_.driver, removals_.front()->context()};
+  return in_context.ok() && stock_.pin_next();
 }
 
 }  // namespace cuvmm

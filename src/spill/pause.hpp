@@ -39,7 +39,7 @@ void copy_figures(const PauseReport& report, Told& told) {
 }
 
 // Swaps a process out of its devices and back in. While it is paused, its calls block on entry, its
-// memory lies in pinned host memory, and its addresses are kept without memory behind them. A chunk
+// memory lies in host memory, and its addresses are kept without memory behind them. A chunk
 // is released only once its contents have been copied, and the copies are kept until everything is
 // back; so wherever a failure stops it, nothing is lost, and it can be asked again.
 //
@@ -47,18 +47,25 @@ void copy_figures(const PauseReport& report, Told& told) {
 // the program's calls.
 class Pauser {
  public:
-  explicit Pauser(ProgramParts program, Size stock_piece = 128 * MiB)
+  struct HostSizes {
+    Size piece = 128 * MiB;  // pinned at once
+    Size ring = 64 * MiB;    // to copy through into memory that is not pinned
+  };
+  explicit Pauser(ProgramParts program) : Pauser(std::move(program), HostSizes{}) {}
+  Pauser(ProgramParts program, const HostSizes& sizes)
       : program_(std::move(program)),
-        stock_(program_.driver, stock_piece, program_.memory.host_budget()),
+        stock_(program_.driver, sizes.piece, program_.memory.host_budget()),
+        ring_size_(sizes.ring),
+        ring_(program_.driver, sizes.ring, program_.memory.host_budget()),
         host_(program_.driver) {}
   ~Pauser();
   Pauser(const Pauser&) = delete;
   Pauser& operator=(const Pauser&) = delete;
 
-  // TimedOut if calls and work in flight do not finish in time, or if memory of the host is not
-  // ready in time; OutOfMemory if the host has no room. In both cases the program goes on as if
-  // nothing had been requested. It also does after other failures, unless evicted memory cannot be
-  // restored: then the process is paused, and can be resumed. Does nothing if it is already paused.
+  // TimedOut if calls and work in flight do not finish in time; OutOfMemory if the host has no
+  // room. In both cases the program goes on as if nothing had been requested. It also does after
+  // other failures, unless evicted memory cannot be restored: then the process is paused, and can
+  // be resumed. Does nothing if it is already paused.
   //
   // `is_wanted` is polled throughout; once it returns false, the pause ends as if it had timed out.
   // `may_move` is asked once the program stands still; if it returns false, the pause ends in the
@@ -78,14 +85,17 @@ class Pauser {
   // Keeps `ahead` bytes ready, but no more than there are on the devices: pins ahead, or gives back
   // memory unused for `idle`, a piece at a time. True if there is more to do.
   bool look_after_stock(Size ahead, Duration idle);
-  Size ready_bytes() const { return stock_.pinned_bytes(); }
+  // Pins a piece of the memory that the contents of a paused program lie in, so that the resume and
+  // the next pause copy without the ring. True if there is more to do.
+  bool pin_more();
+  // Of the host, pinned.
+  Size ready_bytes() const { return stock_.pinned_bytes() + ring_.pinned_bytes(); }
 
  private:
   void find_host();
   Result<void> check_room_on_host(Size bytes) const;
-  Result<void> wait_for_stock(std::uint64_t until, const StillWanted& is_wanted) const;
-  Result<void> take_all_out(PauseReport& report, Strict strict, std::uint64_t until,
-                            const StillWanted& is_wanted);
+  HostSide host_side();
+  Result<void> take_all_out(PauseReport& report, Strict strict, const StillWanted& is_wanted);
   Result<void> put_all_back(PauseReport& report, Partly partly);
   void list_what_leaves(PauseReport& report);
   void end_eviction();
@@ -98,6 +108,8 @@ class Pauser {
 
   const ProgramParts program_;
   HostStock stock_;
+  const Size ring_size_;
+  HostStock ring_;  // one piece, pinned
   std::uint64_t stock_used_at_ = 0;
   ChunkStore host_;  // host chunks mapped when the device has no room
   std::unordered_set<CUmemGenericAllocationHandle> ours_;  // chunks of host_

@@ -208,14 +208,22 @@ TEST_F(PauseAlways, WithManyThreadsInTheMiddleOfCalls) {
 }
 
 TEST_F(PauseAlways, HostMemoryIsKeptForTheNextTimeAndGivenBackWhenIdle) {
-  Program program{driver(), {}};
-  program.add(8 * MiB, false);
+  Program program{driver(), {}, small_ring};
+  program.add(16 * MiB, false);
   EXPECT_EQ(program.pauser->ready_bytes(), 0u);
-  pause_and_resume(program);
-  EXPECT_EQ(program.pauser->ready_bytes(), 8 * MiB);
+  ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
+  EXPECT_EQ(program.pauser->ready_bytes(), small_ring.ring);
+  while (program.pauser->pin_more()) {
+  }
+  const Size ready = small_ring.ring + 16 * MiB;
+  EXPECT_EQ(program.pauser->ready_bytes(), ready);
+  ASSERT_DONE(program.pauser->resume(Partly::No));
+  program.expect_intact();
   constexpr Duration an_hour{3600ll * 1'000'000};
   EXPECT_FALSE(program.pauser->look_after_stock(0, an_hour));
-  EXPECT_EQ(program.pauser->ready_bytes(), 8 * MiB);
+  EXPECT_EQ(program.pauser->ready_bytes(), ready);
+  pause_and_resume(program);
+  EXPECT_EQ(program.pauser->ready_bytes(), ready);
   while (program.pauser->look_after_stock(0, Duration{0})) {
   }
   EXPECT_EQ(program.pauser->ready_bytes(), 0u);

@@ -16,8 +16,10 @@ namespace cuvmm::test {
 
 inline constexpr Duration timeout{5'000'000};
 
-// Small enough that contents span several pieces.
-inline constexpr Size stock_piece = 4 * MiB;
+// Small enough that contents span several pieces, and too little for a ring.
+inline constexpr Pauser::HostSizes small_pieces{.piece = 4 * MiB};
+// Contents also go through the ring, several times around.
+inline constexpr Pauser::HostSizes small_ring{.piece = 4 * MiB, .ring = 8 * MiB};
 
 #define ASSERT_DONE(expression)                                                 \
   do {                                                                          \
@@ -27,12 +29,13 @@ inline constexpr Size stock_piece = 4 * MiB;
 
 class Program : public ServedMemory {
  public:
-  Program(const Driver& with, const MemorySettings& settings)
+  Program(const Driver& with, const MemorySettings& settings,
+          const Pauser::HostSizes& sizes = small_pieces)
       : ServedMemory(with, settings), driver(with) {
     chunks.emplace(driver, *memory);
     pauser.emplace(
         ProgramParts{.driver = driver, .memory = *memory, .calls = calls, .chunks = &*chunks},
-        stock_piece);
+        sizes);
   }
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
