@@ -3,6 +3,7 @@
 // start.
 #include <algorithm>
 #include <array>
+#include <map>
 #include <random>
 #include <set>
 
@@ -16,25 +17,57 @@ namespace {
 
 using arena::Stripes;
 
+Stripes stripes_for(Size block, Size chunks) {
+  return Stripes::of(block, usual_granule, Stripes::blocks_a_stripe(block, usual_granule, chunks));
+}
+
 TEST(StripesOfChunks, EveryByteBelongsToOneGranule) {
   for (Size block = 64 * KiB; Stripes::are_for(block, usual_granule); block += 512) {
-    const Stripes stripes = Stripes::of(block, usual_granule);
-    Size reached = 0;
+    const Stripes stripes = stripes_for(block, 1024);
+    const Size all = stripes.chunks() * usual_granule;
+    std::map<Size, Size> parts;  // by offset from the first chunk's begin
     for (const auto& [chunk, where] : stripes.parts()) {
-      ASSERT_EQ(chunk * usual_granule + where.offset, reached) << block;
-      reached += where.size;
+      parts.emplace(chunk * usual_granule + where.offset, where.size);
     }
-    ASSERT_EQ(reached, stripes.chunks() * usual_granule) << block;
-    ASSERT_GT(stripes.parts().size(), stripes.chunks()) << block;
-    ASSERT_LE((reached - stripes.blocks() * block) * 64, reached) << block;
+    Size reached = 0;
+    for (const auto& [offset, size] : parts) {
+      ASSERT_EQ(offset, reached) << block;
+      reached += size;
+    }
+    ASSERT_EQ(reached, all) << block;
+    ASSERT_EQ(stripes.parts().size(), parts.size()) << block;
+    ASSERT_LE((all - stripes.blocks() * block) * 64, all) << block;
   }
 }
 
-TEST(StripesOfChunks, AreAtMostEightAChunk) {
-  for (const Size block : {64 * KiB, 128 * KiB, 256 * KiB}) {
-    ASSERT_TRUE(Stripes::are_for(block, usual_granule));
-    EXPECT_EQ(Stripes::of(block, usual_granule).parts().size(), 8) << block;
+// The stripes' free ranges must not join: each lies at its own offset of a granule.
+TEST(StripesOfChunks, AreNeverAdjacentInARow) {
+  for (const Size block : {64 * KiB, 100 * KiB, 256 * KiB, 300 * KiB, 508 * KiB}) {
+    const Stripes unrotated = stripes_for(block, 1024);
+    for (Size first = 0; first < unrotated.count(); ++first) {
+      const Stripes stripes = unrotated.rotated(first);
+      const std::vector<Stretch> row = stripes.stretches();
+      ASSERT_EQ(row.size(), stripes.count());
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        const Size next = i + 1 < row.size()
+                              ? row[i + 1].offset
+                              : stripes.parts().size() * usual_granule + row[0].offset;
+        ASSERT_LT(row[i].end(), next) << block;
+        ASSERT_GE(row[i].size, block);
+      }
+    }
   }
+}
+
+TEST(StripesOfChunks, AreShorterWhereThereAreFewChunks) {
+  const auto a_chunk = [](Size block, Size chunks) {
+    return stripes_for(block, chunks).parts().size();
+  };
+  EXPECT_EQ(a_chunk(64 * KiB, 1024), 8);
+  EXPECT_EQ(a_chunk(64 * KiB, 8192), 6);
+  EXPECT_EQ(a_chunk(64 * KiB, 65536), 4);
+  EXPECT_EQ(a_chunk(256 * KiB, 1), 8);
+  EXPECT_EQ(a_chunk(256 * KiB, 65536), 4);
 }
 
 TEST(StripesOfChunks, AreNotForAFewBlocksThatFillAGranule) {
@@ -148,6 +181,11 @@ TEST_F(ArenaStripes, MostOfACombOf64KiBComesBack) {
 
 TEST_F(ArenaStripes, MostOfACombOf100KiBComesBack) {
   expect_comb(100 * KiB, 80);
+}
+
+// Its blocks do not begin at the parts of a granule that the plan distinguishes.
+TEST_F(ArenaStripes, MostOfACombOf250KiBComesBack) {
+  expect_comb(250 * KiB, 80);
 }
 
 TEST_F(ArenaStripes, MostOfACombOf256KiBComesBack) {

@@ -79,11 +79,11 @@ TEST_F(SharingPlanTest, DoesNotBreakUpWhatIsNearlyFull) {
 
 // Each chunk has two granules, one for each half. Seen as a whole none fits into another.
 TEST_F(SharingPlanTest, LooksAtTheWindowOfAGranule) {
-  plan_.add_layout({quarters({0, 1}), quarters({2, 3})});
+  const auto windows = plan_.add_layout({quarters({0, 1}), quarters({2, 3})});
   const auto add = [&](Size low, Size high) {
     const SharingPlan::Index chunk = plan_.add_chunk(1);
-    plan_.add_granule(chunk, quarters({low}));
-    plan_.add_granule(chunk, quarters({high}));
+    plan_.add_granule(chunk, quarters({low}), windows[0]);
+    plan_.add_granule(chunk, quarters({high}), windows[1]);
   };
   add(0, 2);
   add(1, 2);
@@ -99,11 +99,11 @@ TEST_F(SharingPlanTest, LooksAtTheWindowOfAGranule) {
 TEST_F(SharingPlanTest, ConsolidatesSoThatOthersFit) {
   const LiveParts low = quarters({0, 1});
   const LiveParts high = quarters({2, 3});
-  plan_.add_layout({low, high});
+  const auto windows = plan_.add_layout({low, high});
   const auto add = [&](const LiveParts& in_low, const LiveParts& in_high) {
     const SharingPlan::Index chunk = plan_.add_chunk(1);
-    plan_.add_granule(chunk, in_low);
-    plan_.add_granule(chunk, in_high);
+    plan_.add_granule(chunk, in_low, windows[0]);
+    plan_.add_granule(chunk, in_high, windows[1]);
   };
   add(quarters({0}), high);
   add(quarters({1}), high);

@@ -48,7 +48,7 @@ Arena::Arena(ChunkStore& store, StreamOrder& order, const ArenaSettings& setting
     : state_(store, order, settings, std::move(addresses)) {}
 
 Result<Block*> Arena::allocate(Size asked, StreamId stream, MemoryPressure& pressure) {
-  const Size size = round_up(asked, arena::step);
+  const Size size = state_.size_for(asked);
   if (asked == 0) return Error::invalid("allocate", "no bytes");
   if (size == 0 || size > state_.reservation.size() || size > state_.settings.device_memory) {
     const Holding holding{state_.lock};
@@ -271,9 +271,10 @@ std::vector<ChunkRef> Arena::spare_chunks(bool may_create) {
 Result<Size> Arena::share(Size wanted, const CopyBy& copy) {
   state_.flush_all();
   Size freed = 0;
+  Size since_consolidation = 0;
   bool creates_spares = false;
   Sharing::Aim aim = Sharing::Aim::Gain;
-  int consolidations = 0;
+  arena::Consolidations consolidations;
   while (freed < wanted) {
     const std::vector<ChunkRef> spares =
         aim == Sharing::Aim::Gain ? spare_chunks(creates_spares) : std::vector<ChunkRef>{};
@@ -294,7 +295,8 @@ Result<Size> Arena::share(Size wanted, const CopyBy& copy) {
       if (aim == Sharing::Aim::Consolidate) break;
       const bool may_create = gained->lacks_spares && !creates_spares;
       if (!may_create) {
-        if (consolidations++ == Sharing::most_consolidations) break;
+        if (!consolidations.is_worthwhile(since_consolidation, wanted - freed)) break;
+        since_consolidation = 0;
         aim = Sharing::Aim::Consolidate;
       }
       creates_spares = may_create;
@@ -304,7 +306,9 @@ Result<Size> Arena::share(Size wanted, const CopyBy& copy) {
     creates_spares = gained->lacks_spares;
     state_.compacted_granules += gained->moves;
     state_.compacted_bytes += gained->bytes_moved;
-    freed += gained->granules * state_.layout.unit();
+    const Size more = gained->granules * state_.layout.unit();
+    freed += more;
+    since_consolidation += more;
     state_.tell();
   }
   return freed;

@@ -33,6 +33,7 @@ void ArenaState::clear() {
   torn.clear();
   mapping = empty_mapping();
   layout.clear();
+  stripe_rows.clear();
   note_mapped();
 }
 
@@ -51,10 +52,15 @@ Range* ArenaState::best_fit(Size size, StreamId stream, Patience patience, Resid
   return best;
 }
 
+Size ArenaState::size_for(Size asked) const {
+  const bool may_share = settings.spreads && asked >= Spread::smallest;
+  return round_up(asked, may_share ? layout.unit() / LiveParts::parts : step);
+}
+
 Block* ArenaState::take_own(Size size, StreamId stream, Patience patience, ResidencyFilter reach) {
   if (is_striped(size)) {
     // From any stripe, so that blocks that are allocated in a row lie in several.
-    const Size blocks = 1 + spread.pick(Stripes::blocks_a_stripe(size, layout.unit()));
+    const Size blocks = 1 + spread.pick(blocks_a_stripe);
     Range* const of_stripe = best_fit(size * blocks, stream, patience, reach, 2 * layout.unit());
     if (of_stripe != nullptr) return carve(of_stripe, size, stream);
   }
@@ -214,7 +220,7 @@ Sharing ArenaState::sharing() {
                   .torn = torn,
                   .access = access,
                   .order = order,
-                  .stripes = stripe_layouts.all(),
+                  .rows = stripe_rows,
                   .where = here}};
 }
 

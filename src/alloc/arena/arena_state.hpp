@@ -43,6 +43,8 @@ struct ArenaState {
   void forget_cached();
   Size cached_bytes() const;
 
+  // What a block gets for so many bytes.
+  Size size_for(Size asked) const;
   // A block from the free ranges, or nullptr: from those that belong to the stream or to anyone, or
   // from those whose pending work the stream is known to run after.
   Block* take_own(Size size, StreamId stream, Patience patience, ResidencyFilter reach);
@@ -119,7 +121,9 @@ struct ArenaState {
   Mapping mapping;
   Layout layout;
   Spread spread;
-  StripeLayouts stripe_layouts;
+  StripeRows stripe_rows;
+  Size blocks_a_stripe = 1;  // in the last row
+
   std::vector<Torn> torn;
   std::uint64_t given_back = 0;  // blocks, so far
   // So many blocks had been given back at the last look for shared chunks without use.

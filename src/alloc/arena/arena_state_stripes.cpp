@@ -26,34 +26,27 @@ Result<Block*> ArenaState::lay_in_stripes(const Stripes& stripes, Range& hole,
     return done.error();
   }
 
-  Range& shadow = layout.cut(hole, all);
-  layout.turn_into(shadow, TileKind::Shadow);
-  const Size chosen = spread.pick(stripes.blocks()) * size;
-  const Stripes::Part block_at{chosen / unit, {chosen % unit, size}};
-  Stretch place;
-  Range* first = nullptr;  // with the block's first byte
-  std::vector<Range*> ranges(parts.size());
-  for (Size i = parts.size(); i-- > 0;) {
-    const auto& [chunk, where] = parts[i];
-    const Size granule = all.offset + i * unit;
-    ranges[i] = &layout.cut(shadow, {granule + where.offset, where.size});
-    if (chunk == block_at.chunk && where.contains(block_at.where.offset)) {
-      first = ranges[i];
-      place = {granule + block_at.where.offset, size};
-    }
+  Range& row = layout.cut(hole, all);
+  layout.turn_into(row, TileKind::Shadow);
+  Range& shadow = layout.join(row);  // with those of the rows beside it
+  const std::vector<Stretch> stretches = stripes.stretches();
+  std::vector<Range*> ranges(stretches.size());
+  for (Size i = ranges.size(); i-- > 0;) {
+    ranges[i] = &layout.cut(shadow, {all.offset + stretches[i].offset, stretches[i].size});
+  }
+  for (Size i = 0; i < parts.size(); ++i) {
+    const Size offset = all.offset + i * unit + parts[i].where.offset;
     CUVMM_TRACE(.event = TraceEvent::Map, .device = static_cast<std::int16_t>(settings.device),
-                .detail = 1, .address = layout.address_of(ranges[i]->begin()), .size = where.size,
-                .other = chunks[chunk]->handle());
+                .detail = 1, .address = layout.address_of(offset), .size = parts[i].where.size,
+                .other = chunks[parts[i].chunk]->handle());
   }
-  // They serve the next blocks in random order.
-  for (Size left = ranges.size(); left > 0; --left) {
-    std::swap(ranges[spread.pick(left)], ranges[left - 1]);
-    layout.turn_into(*ranges[left - 1], TileKind::Free);
-  }
+  for (Range* const range : ranges) layout.turn_into(*range, TileKind::Free);
+  Range& first = *ranges[spread.pick(ranges.size())];
+  const Size place = first.begin() + spread.pick(first.size() / size) * size;
   spread.note(size);
-  stripe_layouts.note(parts);
-  Block& block = layout.carve(*first, place, stream);
-  layout.join_within(block, all);
+  stripe_rows.add(all, stripes);
+  blocks_a_stripe = stripes.blocks_a_stripe();
+  Block& block = layout.carve(first, {place, size}, stream);
   note_mapped();
   tell();
   return &block;

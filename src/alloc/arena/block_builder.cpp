@@ -143,10 +143,13 @@ Result<Block*> BlockBuilder::try_to_build(Build& build) {
 // Returns nullptr if chunks are missing, or addresses.
 Result<Block*> BlockBuilder::build_in_stripes(Build& build) {
   const Size unit = state_.layout.unit();
-  const Stripes stripes = Stripes::of(build.size, unit);
+  const ChunkPolicy::Supply supply = state_.supply();
+  const Size chunks = (supply.held + supply.room) / unit;
+  const Stripes stripes =
+      Stripes::of(build.size, unit, Stripes::blocks_a_stripe(build.size, unit, chunks));
   const Size wanted = stripes.parts().size() * unit;
   build.lacks.clear();
-  const bool takes_the_last = stripes.chunks() * unit > state_.supply().room / 4;
+  const bool takes_the_last = stripes.chunks() * unit > supply.room / 4;
   if (takes_the_last && build.hand.empty()) return nullptr;
   Range* hole = state_.layout.tail();
   if (hole == nullptr || hole->size() < wanted) {
@@ -159,7 +162,8 @@ Result<Block*> BlockBuilder::build_in_stripes(Build& build) {
   }
   if (!build.lacks.empty()) return nullptr;
   Block* const block =
-      TRY(state_.lay_in_stripes(stripes, *hole, build.hand, build.size, build.stream));
+      TRY(state_.lay_in_stripes(stripes.rotated(state_.spread.pick(stripes.count())), *hole,
+                                build.hand, build.size, build.stream));
   build.hand.clear();
   state_.release_spilled();
   return block;

@@ -15,6 +15,49 @@ struct Seen {
   bool stays = false;
 };
 
+// Finds the windows of granules that were laid in stripes. Goes through addresses upwards.
+class StripeWindows {
+ public:
+  StripeWindows(const StripeRows& rows, Size unit, SharingPlan& plan)
+      : row_(rows.all().begin()), end_(rows.all().end()), unit_(unit), plan_(plan) {}
+
+  SharingPlan::Index window_of(Size granule) {
+    while (row_ != end_ && row_->second.end <= granule) ++row_;
+    if (row_ == end_ || granule < row_->first) return SharingPlan::whole;
+    return windows_of(row_->second.stripes)[(granule - row_->first) / unit_];
+  }
+
+ private:
+  using OfRow = std::vector<SharingPlan::Index>;  // by granule
+
+  const OfRow& windows_of(const Stripes& stripes) {
+    const auto [known, is_new] = known_.try_emplace(stripes);
+    if (!is_new) return known->second;
+    const std::vector<Stripes::Part> parts = stripes.parts();
+    known->second.resize(parts.size());
+    for (Size chunk = 0; chunk < stripes.chunks(); ++chunk) {
+      std::map<Size, std::size_t> of_chunk;  // by offset
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        if (parts[i].chunk == chunk) of_chunk.emplace(parts[i].where.offset, i);
+      }
+      std::vector<LiveParts> windows;
+      for (const auto& [offset, part] : of_chunk) {
+        windows.emplace_back().mark(parts[part].where, unit_);
+      }
+      const std::vector<SharingPlan::Index> numbers = plan_.add_layout(windows);
+      auto number = numbers.begin();
+      for (const auto& [offset, part] : of_chunk) known->second[part] = *number++;
+    }
+    return known->second;
+  }
+
+  std::map<Size, StripeRows::Row>::const_iterator row_;
+  const std::map<Size, StripeRows::Row>::const_iterator end_;
+  const Size unit_;
+  SharingPlan& plan_;
+  std::map<Stripes, OfRow> known_;
+};
+
 class Survey {
  public:
   Survey(Layout& layout, const GranuleSurvey::What& what)
@@ -57,13 +100,17 @@ class Survey {
 }  // namespace
 
 GranuleSurvey GranuleSurvey::of(Layout& layout, const Mapping& mapping, const What& what) {
-  Survey look{layout, what};
   GranuleSurvey all;
+  Survey look{layout, what};
+  StripeWindows windows{what.rows, layout.unit(), all.plan};
   std::vector<Seen> seen;  // by chunk
   std::unordered_map<CUmemGenericAllocationHandle, std::size_t> known;
   const Size unit = layout.unit();
   mapping.for_each([&](const MappedChunk& mapped) {
     Seen here = look.look_at(mapped);
+    if (mapped.chunk->size() == unit && !here.granules.empty()) {
+      here.granules.front().window = windows.window_of(mapped.offset);
+    }
     if (what.as_if_small && mapped.chunk->size() != unit) {
       const auto free = static_cast<Size>(
           std::count_if(here.granules.begin(), here.granules.end(),
@@ -89,11 +136,6 @@ GranuleSurvey GranuleSurvey::of(Layout& layout, const Mapping& mapping, const Wh
     granules.insert(granules.end(), here.granules.begin(), here.granules.end());
   });
 
-  for (const StripeLayouts::OfChunk& stripes : what.stripes) {
-    std::vector<LiveParts> windows(stripes.size());
-    for (std::size_t i = 0; i < stripes.size(); ++i) windows[i].mark(stripes[i], unit);
-    all.plan.add_layout(windows);
-  }
   const auto is_live = [](const Granule& granule) { return !granule.live.is_empty(); };
   std::size_t kept = 0;
   for (std::size_t i = 0; i < all.chunks.size(); ++i) {
@@ -109,7 +151,7 @@ GranuleSurvey GranuleSurvey::of(Layout& layout, const Mapping& mapping, const Wh
         all.plan.add_chunk(is_large ? all.chunks[i].chunk->size() / unit : 1);
     for (const Granule& granule : granules) {
       if ((is_large || is_shared) && !is_live(granule)) continue;
-      all.plan.add_granule(chunk, granule.live);
+      all.plan.add_granule(chunk, granule.live, granule.window);
       all.granules.push_back(granule);
     }
     if (kept != i) all.chunks[kept] = std::move(all.chunks[i]);

@@ -27,6 +27,7 @@ struct GranuleSurvey {
   struct Granule {
     Place place;
     LiveParts live;
+    SharingPlan::Index window = SharingPlan::whole;
   };
 
   // `chunks` and `granules` have the same numbers in the plan. Granules of large chunks, and in an
@@ -40,7 +41,7 @@ struct GranuleSurvey {
     Location where;
     const AccessSet& access;
     const StreamOrder& order;
-    const std::vector<StripeLayouts::OfChunk>& stripes;
+    const StripeRows& rows;
     // Treats large chunks as if they were many small ones, for an estimate.
     bool as_if_small = false;
   };

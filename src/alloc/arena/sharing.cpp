@@ -13,7 +13,7 @@ namespace cuvmm::arena {
 namespace {
 
 // Few enough that the lock is not held for long.
-constexpr std::size_t moves_a_batch = 4096;
+constexpr std::size_t moves_a_batch = 8192;
 
 // Calls `visit(Stretch)` for the parts of blocks in the granule; they count from its first byte.
 template <class Visit>
@@ -30,13 +30,15 @@ Size Sharing::could_gain(Size granules) const {
                                            {.where = at_.where,
                                             .access = at_.access,
                                             .order = at_.order,
-                                            .stripes = at_.stripes,
+                                            .rows = at_.rows,
                                             .as_if_small = true});
   Size gained = survey.free_granules;
   if (gained >= granules) return gained;
-  for (int consolidations = 0;; ++consolidations) {
-    gained += survey.plan.empty({.gain = granules - gained});
-    if (gained >= granules || consolidations == most_consolidations) return gained;
+  for (Consolidations consolidations;;) {
+    const Size more = survey.plan.empty({.gain = granules - gained});
+    gained += more;
+    if (gained >= granules) return gained;
+    if (!consolidations.is_worthwhile(more, granules - gained)) return gained;
     survey.plan.settle();
     if (survey.plan.consolidate() == 0) return gained;
     survey.plan.settle();
@@ -47,7 +49,7 @@ Result<Sharing::Gained> Sharing::gain(Size granules, Aim aim, const std::vector<
                                       const CopyBy& copy) {
   GranuleSurvey survey = GranuleSurvey::of(
       at_.layout, at_.mapping,
-      {.where = at_.where, .access = at_.access, .order = at_.order, .stripes = at_.stripes});
+      {.where = at_.where, .access = at_.access, .order = at_.order, .rows = at_.rows});
   for (const ChunkRef& spare : spares) {
     survey.plan.add_spare();
     survey.chunks.push_back({spare, {}, false});

@@ -10,6 +10,19 @@
 
 namespace cuvmm::arena {
 
+// How often to consolidate for one request.
+class Consolidations {
+ public:
+  // Whether to do it now. `gained`: since the last time. The next time yields less.
+  bool is_worthwhile(Size gained, Size missing) {
+    constexpr int most = 3;
+    return count_++ == 0 || (count_ <= most && gained >= missing);
+  }
+
+ private:
+  int count_ = 0;
+};
+
 // Several granules of an arena's addresses with one chunk behind them. Every byte of the chunk
 // belongs to exactly one of them: there it is part of a block or a free range. At the others it is
 // part of a shadow. So memory that shares its chunk is allocated and freed as any other.
@@ -25,7 +38,7 @@ class Sharing {
     std::vector<Torn>& torn;
     const AccessSet& access;
     const StreamOrder& order;
-    const std::vector<StripeLayouts::OfChunk>& stripes;
+    const StripeRows& rows;
     Location where;
   };
   explicit Sharing(const Place& place) : at_(place) {}
@@ -37,7 +50,6 @@ class Sharing {
     Gain,        // empties chunks
     Consolidate  // gains nothing, but more may be gained after it
   };
-  static constexpr int most_consolidations = 3;  // for one request
   struct Gained {
     Size granules = 0;
     Size bytes_moved = 0;

@@ -7,32 +7,36 @@
 namespace cuvmm::arena {
 namespace {
 
-// How many groups of chunks to look at for one granule.
+// How many groups of chunks to look at for one granule, and for one that found nothing in its
+// window.
 constexpr std::size_t looks_a_granule = 4096;
+constexpr std::size_t looks_beyond_the_window = 1024;
 
 }  // namespace
 
 SharingPlan::SharingPlan() {
   LiveParts all;
   all.mark({0, LiveParts::parts}, LiveParts::parts);
-  windows_.push_back({all, all.count()});
+  (void)window_with(all);
 }
 
 SharingPlan::Index SharingPlan::window_with(const LiveParts& parts) {
-  Index window = 0;
-  while (window < windows_.size() && windows_[window].parts != parts) ++window;
-  if (window == windows_.size()) windows_.push_back({parts, parts.count()});
-  return window;
+  const auto [found, is_new] = window_of_.try_emplace(parts, static_cast<Index>(windows_.size()));
+  if (is_new) windows_.push_back({parts, parts.count()});
+  return found->second;
 }
 
-void SharingPlan::add_layout(const std::vector<LiveParts>& windows) {
-  const auto layout = static_cast<Index>(layouts_.size());
-  layouts_.emplace_back();
-  for (const LiveParts& parts : windows) {
-    const Index window = window_with(parts);
-    layouts_[layout].push_back(window);
-    windows_[window].layouts.push_back(layout);
+std::vector<SharingPlan::Index> SharingPlan::add_layout(const std::vector<LiveParts>& windows) {
+  std::vector<Index> numbers;
+  for (const LiveParts& parts : windows) numbers.push_back(window_with(parts));
+  const auto& known = windows_[numbers.front()].layouts;
+  const auto is_same = [&](Index layout) { return layouts_[layout] == numbers; };
+  if (std::any_of(known.begin(), known.end(), is_same)) return numbers;
+  for (const Index window : numbers) {
+    windows_[window].layouts.push_back(static_cast<Index>(layouts_.size()));
   }
+  layouts_.push_back(numbers);
+  return numbers;
 }
 
 SharingPlan::Index SharingPlan::add_chunk(Size granules) {
@@ -40,14 +44,10 @@ SharingPlan::Index SharingPlan::add_chunk(Size granules) {
   return static_cast<Index>(chunks_.size() - 1);
 }
 
-SharingPlan::Index SharingPlan::add_granule(Index chunk, const LiveParts& live) {
+SharingPlan::Index SharingPlan::add_granule(Index chunk, const LiveParts& live, Index window) {
   const auto index = static_cast<Index>(granules_.size());
-  Index best = whole;
-  for (Index window = 0; window < windows_.size(); ++window) {
-    const Window& one = windows_[window];
-    if (one.size < windows_[best].size && live.is_within(one.parts)) best = window;
-  }
-  granules_.push_back({live, chunk, best, none, chunks_[chunk].granules});
+  if (!live.is_within(windows_[window].parts)) window = whole;
+  granules_.push_back({live, chunk, window, none, chunks_[chunk].granules});
   chunks_[chunk].live.add(live);
   chunks_[chunk].granules = index;
   return index;
@@ -108,7 +108,12 @@ SharingPlan::Index SharingPlan::last_chunk_of(Group& group) {
 std::vector<SharingPlan::Index> SharingPlan::file_all() {
   groups_.clear();
   group_of_.clear();
-  by_count_.assign(windows_.size() * (LiveParts::parts + 1), none);
+  std::size_t counts = 0;
+  for (Window& window : windows_) {
+    window.groups = counts;
+    counts += static_cast<std::size_t>(window.size) + 1;
+  }
+  by_count_.assign(counts, none);
   std::vector<std::pair<Size, Index>> order;
   for (Index index = 0; index < chunks_.size(); ++index) {
     const Chunk& chunk = chunks_[index];
@@ -222,11 +227,17 @@ SharingPlan::Index SharingPlan::take_spare() {
 // The one that is the fullest in the granule's window, so that others can be emptied. It is never
 // the granule's own, which overlaps it.
 SharingPlan::Index SharingPlan::find_goal(const Granule& granule) {
-  std::size_t looks = std::min(looks_a_granule, looks_left_);
-  const std::size_t had = looks;
-  Index goal = find_goal(granule.live, granule.window, looks);
-  if (goal == none && granule.window != whole) goal = find_goal(granule.live, whole, looks);
-  looks_left_ -= had - looks;
+  std::size_t most = looks_a_granule;
+  if (granule.window != whole) {
+    std::size_t looks = looks_a_granule;
+    const Index goal = find_goal(granule.live, granule.window, looks);
+    if (goal != none) return goal;
+    most = looks_beyond_the_window;
+  }
+  std::size_t looks = std::min(most, looks_left_);
+  looks_left_ -= looks;
+  const Index goal = find_goal(granule.live, whole, looks);
+  looks_left_ += looks;
   return goal;
 }
 

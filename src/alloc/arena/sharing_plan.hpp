@@ -28,13 +28,13 @@ class SharingPlan {
 
   // A chunk of that many granules' memory.
   Index add_chunk(Size granules);
-  // A granule of addresses with this chunk behind it.
-  Index add_granule(Index chunk, const LiveParts& live);
+  // Chunks that are cut alike, into such windows. Returns the windows' numbers.
+  std::vector<Index> add_layout(const std::vector<LiveParts>& windows);
+  static constexpr Index whole = 0;  // the window that is all of a chunk
+  // A granule of addresses with this chunk behind it, of which it has that window.
+  Index add_granule(Index chunk, const LiveParts& live, Index window = whole);
   // A chunk of one granule that nothing uses. Only chunks that are larger are emptied into it.
   Index add_spare();
-  // Chunks were cut like this. What is live behind a granule often lies in one of these windows,
-  // and then has few patterns there. Add layouts before granules.
-  void add_layout(const std::vector<LiveParts>& windows);
 
   struct Bounds {
     Size gain = std::numeric_limits<Size>::max();  // enough
@@ -92,10 +92,10 @@ class SharingPlan {
   struct Window {
     LiveParts parts;
     int size;
+    std::size_t groups = 0;           // where they begin in by_count_
     std::vector<Index> layouts = {};  // that have it
     std::uint64_t last_filing = 0;
   };
-  static constexpr Index whole = 0;
   struct GroupHash {
     std::size_t operator()(const std::pair<LiveParts, Index>& group) const {
       return LiveParts::Hash{}(group.first) + group.second;
@@ -117,19 +117,20 @@ class SharingPlan {
   static bool is_unused(const Chunk& chunk) { return chunk.is_spare && chunk.arrivals == 0; }
   // The first group with that many parts of the window live.
   Index& groups_with(Index window, int count) {
-    return by_count_[window * (LiveParts::parts + 1) + static_cast<std::size_t>(count)];
+    return by_count_[windows_[window].groups + static_cast<std::size_t>(count)];
   }
 
   std::vector<Chunk> chunks_;
   std::vector<Granule> granules_;
   std::vector<Window> windows_;
+  std::unordered_map<LiveParts, Index, LiveParts::Hash> window_of_;
   std::vector<std::vector<Index>> layouts_;  // their windows
   std::uint64_t filings_ = 0;
   std::vector<Index> spares_;
   std::vector<Index> emptied_;
   std::vector<Index> moved_;
   bool lacks_spares_ = false;
-  std::size_t looks_left_ = 20'000'000;  // some 0.1 s
+  std::size_t looks_left_ = 20'000'000;  // at groups of whole chunks; some 0.1 s
   std::vector<Group> groups_;
   std::unordered_map<std::pair<LiveParts, Index>, Index, GroupHash> group_of_;
   std::vector<Index> by_count_;  // groups that may have chunks

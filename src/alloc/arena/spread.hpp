@@ -13,6 +13,8 @@ namespace cuvmm::arena {
 // so that granules can share chunks (sharing.hpp). Blocks of changing sizes lie as they come.
 class Spread {
  public:
+  static constexpr Size smallest = 64 * KiB;  // of the blocks that are laid so
+
   void note(Size size) {
     run_ = size == last_ ? run_ + 1 : 1;
     last_ = size;
@@ -21,7 +23,6 @@ class Spread {
   // How many blocks of that size to lay side by side.
   Size count(Size size) const {
     constexpr unsigned least_run = 4;
-    constexpr Size smallest = 64 * KiB;
     constexpr Size most_bytes = 32 * MiB;
     constexpr Size most = 8;
     if (size != last_ || run_ < least_run || size < smallest) return 1;
@@ -38,8 +39,11 @@ class Spread {
   void settle() { is_settled_ = true; }
   // One of so many places.
   Size pick(Size places) {
-    state_ = state_ * 6364136223846793005U + 1442695040888963407U;
-    return (state_ >> 33) % places;
+    // splitmix64: a linear generator's numbers correlate with the order of blocks in a chunk.
+    std::uint64_t mixed = state_ += 0x9e3779b97f4a7c15;
+    mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9;
+    mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111eb;
+    return (mixed ^ mixed >> 31) % places;
   }
 
  private:

@@ -2,7 +2,8 @@
 #include "alloc/arena/stripes.hpp"
 
 #include <algorithm>
-#include <utility>
+#include <bit>
+#include <iterator>
 
 namespace cuvmm::arena {
 
@@ -12,40 +13,63 @@ bool Stripes::are_for(Size block, Size unit) {
   return unit % block != 0 || unit / block > few_blocks;
 }
 
-Stripes Stripes::of(Size block, Size unit) {
+Size Stripes::blocks_a_stripe(Size block, Size unit, Size chunks) {
+  constexpr Size fewest_stripes = 4;  // a chunk
+  constexpr Size most_stripes = 8;
+  constexpr Size chunks_with_a_pattern = 128;  // if each block is live or free
+  const Size in_chunk = unit / block;
+  const Size patterns = std::max(chunks / chunks_with_a_pattern, Size{1});
+  const Size fewest = (in_chunk + most_stripes - 1) / most_stripes;
+  return std::clamp(static_cast<Size>(std::bit_width(patterns)) - 1, fewest,
+                    std::max(in_chunk / fewest_stripes, fewest));
+}
+
+Stripes Stripes::of(Size block, Size unit, Size blocks_a_stripe) {
   constexpr Size share_of_waste = 256;  // at most: the end of the last chunk
-  Stripes made{block, unit};
+  Stripes made{block, unit, blocks_a_stripe};
   while (made.chunks_ * unit % block > made.chunks_ * unit / share_of_waste) ++made.chunks_;
   return made;
 }
 
 std::vector<Stripes::Part> Stripes::parts() const {
-  const Size blocks = this->blocks();
-  const Size count = std::min(blocks, chunks_ * stripes_a_chunk);
   std::vector<Part> parts;
-  Size at = 0;
-  for (Size i = 1; i <= count; ++i) {
-    const Size end = i == count ? chunks_ * unit_ : blocks * i / count * block_;
-    while (at < end) {
-      const Size size = std::min(end - at, unit_ - at % unit_);
-      parts.push_back({at / unit_, {at % unit_, size}});
-      at += size;
+  for_each_stripe([&](Stretch stripe) {
+    while (stripe.size != 0) {
+      const Size size = std::min(stripe.size, unit_ - stripe.offset % unit_);
+      parts.push_back({stripe.offset / unit_, {stripe.offset % unit_, size}});
+      stripe = {stripe.offset + size, stripe.size - size};
     }
-  }
+  });
   return parts;
 }
 
-void StripeLayouts::note(const std::vector<Stripes::Part>& parts) {
-  std::vector<OfChunk> chunks;
-  for (const Stripes::Part& part : parts) {
-    if (part.chunk == chunks.size()) chunks.emplace_back();
-    chunks.back().push_back(part.where);
+std::vector<Stretch> Stripes::stretches() const {
+  std::vector<Stretch> stretches;
+  Size granule = 0;
+  for_each_stripe([&](const Stretch& stripe) {
+    const Size offset = stripe.offset % unit_;
+    stretches.push_back({granule + offset, stripe.size});
+    granule += round_up(offset + stripe.size, unit_);
+  });
+  return stretches;
+}
+
+template <class Visit>
+void Stripes::for_each_stripe(Visit visit) const {
+  const Size count = this->count();
+  for (Size left = count; left-- > 0;) {
+    const Size i = (left + first_) % count;
+    const Size begin = blocks() * i / count * block_;
+    const Size end = i + 1 == count ? chunks_ * unit_ : blocks() * (i + 1) / count * block_;
+    visit(Stretch{begin, end - begin});
   }
-  for (OfChunk& chunk : chunks) {
-    if (std::find(layouts_.begin(), layouts_.end(), chunk) != layouts_.end()) continue;
-    if (layouts_.size() == most) layouts_.clear();
-    layouts_.push_back(std::move(chunk));
-  }
+}
+
+void StripeRows::add(const Stretch& where, const Stripes& stripes) {
+  auto row = rows_.lower_bound(where.offset);
+  if (row != rows_.begin() && std::prev(row)->second.end > where.offset) --row;
+  while (row != rows_.end() && row->first < where.end()) row = rows_.erase(row);
+  rows_.insert({where.offset, {where.end(), stripes}});
 }
 
 }  // namespace cuvmm::arena

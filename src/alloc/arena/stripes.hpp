@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
+#include <map>
 #include <vector>
 
 #include "vmm/stretch.hpp"
@@ -17,43 +17,69 @@ class Stripes {
   // Not for blocks of which a few fill a granule anyway. `unit` is the size of a chunk and of a
   // granule of addresses.
   static bool are_for(Size block, Size unit);
-  static Stripes of(Size block, Size unit);
-  static Size blocks_a_stripe(Size block, Size unit) {
-    return std::max(unit / block / stripes_a_chunk, Size{1});
-  }
+  // For a device with memory for `chunks` chunks. Short stripes have fewer patterns, but each needs
+  // a mapping of its own, so they are as long as lets many chunks have the same pattern.
+  static Size blocks_a_stripe(Size block, Size unit, Size chunks);
+  static Stripes of(Size block, Size unit, Size blocks_a_stripe);
 
+  Size blocks_a_stripe() const { return blocks_a_stripe_; }
   Size chunks() const { return chunks_; }
   Size blocks() const { return chunks_ * unit_ / block_; }
+  Size count() const { return (blocks() + blocks_a_stripe_ - 1) / blocks_a_stripe_; }
+
+  // The same with another stripe last in the row. Lower addresses are allocated first, so rows
+  // whose last stripes differ lead to the same patterns in all of them.
+  Stripes rotated(Size first) const {
+    Stripes other = *this;
+    other.first_ = first;
+    return other;
+  }
 
   // What one granule of addresses has of its chunk; the other granules have the rest.
   struct Part {
     Size chunk;
     Stretch where;  // in the chunk, and in the granule
   };
-  // Of all granules, in order.
+  // Of all granules of a row, in order.
   std::vector<Part> parts() const;
+  // The addresses of all stripes in a row, from its begin. No two are adjacent, so that each
+  // remains a free range of its own.
+  std::vector<Stretch> stretches() const;
+
+  auto operator<=>(const Stripes&) const = default;
 
  private:
-  static constexpr Size stripes_a_chunk = 8;  // at most
+  Stripes(Size block, Size unit, Size blocks_a_stripe)
+      : block_(block), unit_(unit), blocks_a_stripe_(blocks_a_stripe) {}
 
-  Stripes(Size block, Size unit) : block_(block), unit_(unit) {}
+  // Calls `visit(Stretch)` for the stripes in the order of the row, which is downwards, so that
+  // none begins where the one before it ends. They count from the first chunk's first byte.
+  template <class Visit>
+  void for_each_stripe(Visit visit) const;
 
   Size block_;
   Size unit_;
+  Size blocks_a_stripe_;
   Size chunks_ = 1;
+  Size first_ = 0;
 };
 
-// How chunks were cut into stripes in an arena, for the last few sizes of blocks.
-class StripeLayouts {
+// The rows of granules that were laid in stripes, by their offset in the arena. A row may remain
+// here after its memory is gone.
+class StripeRows {
  public:
-  using OfChunk = std::vector<Stretch>;
+  struct Row {
+    Size end;
+    Stripes stripes;
+  };
 
-  void note(const std::vector<Stripes::Part>& parts);
-  const std::vector<OfChunk>& all() const { return layouts_; }
+  // Forgets the rows that were there before.
+  void add(const Stretch& where, const Stripes& stripes);
+  void clear() { rows_.clear(); }
+  const std::map<Size, Row>& all() const { return rows_; }
 
  private:
-  static constexpr std::size_t most = 64;
-  std::vector<OfChunk> layouts_;
+  std::map<Size, Row> rows_;
 };
 
 }  // namespace cuvmm::arena
