@@ -16,21 +16,19 @@ Size DeviceCompactor::could_share(Size wanted) const {
   return could;
 }
 
-DeviceCompactor::Shared DeviceCompactor::share(Size wanted, const CopyBy& copy) const {
-  Shared shared;
-  Size& freed = shared.freed;
+Size DeviceCompactor::share(Size wanted, const CopyBy& copy) const {
+  Size freed = 0;
   pools_.for_each(device_, [&](PoolMemory& pool) {
     if (freed >= wanted) return;
     const Result<Size> more = pool.share(wanted - freed, copy);
     if (more.ok()) {
       freed += *more;
     } else {
-      shared.copies_may_run = true;
       CUVMM_LOG(Warning, "device %d: %s; live memory stays where it is", device_,
                 more.error().text().c_str());
     }
   });
-  return shared;
+  return freed;
 }
 
 // Stops the program only if that can yield enough, and not again soon after it was in vain.
@@ -53,12 +51,7 @@ bool DeviceCompactor::make_room(Size missing, std::uint64_t until) {
     rest_a_while();
     return false;
   }
-  const auto [freed, copies_may_run] = share(missing, quiescence.copy_by());
-  if (copies_may_run) {
-    quiescence.context_ended();  // a deferred release may still wait for the stream
-  } else {
-    quiescence.end_stream();
-  }
+  const Size freed = share(missing, quiescence.copy_by());
   quiescence.end();
   if (freed == 0) rest_a_while();
   CUVMM_LOG(Info, "device %d: moved live stream-ordered memory, which freed %llu MiB in %llu us",

@@ -5,7 +5,7 @@
 
 #include "alloc/arena/compactor.hpp"
 #include "alloc/live_move_policy.hpp"
-#include "vmm/copy_bytes.hpp"
+#include "vmm/copy_stream.hpp"
 
 namespace cuvmm {
 
@@ -24,11 +24,7 @@ class DeviceCompactor final : public Compactor {
 
  private:
   Size could_share(Size wanted) const;
-  struct Shared {
-    Size freed = 0;
-    bool copies_may_run = false;
-  };
-  Shared share(Size wanted, const CopyBy& copy) const;
+  Size share(Size wanted, const CopyBy& copy) const;
 
   const ServedPools& pools_;
   const MemoryDependencies& dependencies_;

@@ -41,7 +41,6 @@ Result<Allocation*> DeviceReclaim::retry(DeviceMemory& device, Size size, Memory
 
 // Moves live stream-ordered memory for a request of another kind.
 bool DeviceReclaim::compact(const DeviceMemory& device, Size wanted, std::uint64_t until) {
-  if (settings_.compact != Compact::All) return false;
   const Size room = std::min(wanted, device.budget().available());
   if (room >= wanted) return false;
   Compactor* const compactor = parts_.pools.compactor_of(device.ordinal());

@@ -11,6 +11,12 @@ constexpr Size large_reserves = 8;  // times the device's memory
 constexpr Size small_reserves = 2;
 constexpr Size striped_reserves = 16;  // small blocks lie in stripes of chunks
 
+// Whether blocks are laid so that their memory can be shared under pressure, which costs time when
+// memory is plentiful.
+bool spreads(const DeviceMemory& device, const Compactor* compactor) {
+  return compactor != nullptr && device.settings().compact == Compact::All;
+}
+
 // Reserves as many addresses as are available, at least enough for the whole device.
 Result<std::unique_ptr<Arena>> create_arena(const Driver& driver, DeviceMemory& device,
                                             StreamOrder& order, Compactor* compactor, Size reserves,
@@ -24,7 +30,7 @@ Result<std::unique_ptr<Arena>> create_arena(const Driver& driver, DeviceMemory& 
                          .device_memory = device.memory(),
                          .wait = device.settings().wait,
                          .compactor = compactor,
-                         .spreads = compactor != nullptr};
+                         .spreads = spreads(device, compactor)};
   if (const Size chunk = device.settings().chunk; chunk != 0) {
     settings.smallest_chunk = chunk;
     settings.chunks.largest = chunk;
@@ -48,7 +54,7 @@ Result<std::unique_ptr<PoolMemory>> PoolMemory::create(const Driver& driver, Dev
   pool->large_ =
       TRY(create_arena(driver, device, pool->order_, compactor, large_reserves, "stream-ordered"));
   pool->small_ = TRY(create_arena(driver, device, pool->order_, compactor,
-                                  compactor != nullptr ? striped_reserves : small_reserves,
+                                  spreads(device, compactor) ? striped_reserves : small_reserves,
                                   "stream-ordered, below 1 MiB"));
   return pool;
 }
@@ -97,6 +103,10 @@ AccessSet PoolMemory::access() const {
 
 std::uint64_t PoolMemory::moved_chunks() const {
   return large_->counters().moved_chunks + small_->counters().moved_chunks;
+}
+
+std::uint64_t PoolMemory::compacted_granules() const {
+  return large_->counters().compacted_granules + small_->counters().compacted_granules;
 }
 
 Moved PoolMemory::moved() const {

@@ -97,7 +97,8 @@ class PoolMemory {
   Size spilled_free() const { return large_->spilled_free() + small_->spilled_free(); }
   // Releases up to `wanted` bytes of it for other uses of the device's memory. Returns how much.
   Size release(Size wanted);
-  std::uint64_t moved_chunks() const;  // so far
+  std::uint64_t moved_chunks() const;        // so far
+  std::uint64_t compacted_granules() const;  // with live memory, so far
   Moved moved() const;
   template <class Visit>
   void for_each_region(Visit visit) const {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "alloc/quiesced_context.hpp"
 
-#include <utility>
-
 namespace cuvmm {
 
 bool QuiescedContext::begin(std::uint64_t until) {
@@ -22,20 +20,10 @@ bool QuiescedContext::begin(std::uint64_t until) {
 
 CopyBy QuiescedContext::copy_by() {
   const Driver& driver = dependencies_.driver;
-  if (stream_ == nullptr &&
-      driver.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
-    stream_ = nullptr;  // use the legacy stream instead
-  }
+  if (stream_ == nullptr) stream_ = std::make_shared<CopyStream>(driver);
   CUdevice device = 0;
   driver.cuCtxGetDevice_v2000(&device);
   return {.stream = stream_, .device = device};
-}
-
-void QuiescedContext::end_stream() {
-  const CUstream stream = std::exchange(stream_, nullptr);
-  if (stream == nullptr) return;
-  const InContext in_context{dependencies_.driver, context_};
-  if (in_context.ok()) dependencies_.driver.cuStreamDestroy(stream);
 }
 
 void QuiescedContext::end() {

@@ -17,7 +17,7 @@ class QuiescedContext final : public Quiescence {
   QuiescedContext(const MemoryDependencies& dependencies, const LiveMovePolicy& policy,
                   CUcontext context)
       : dependencies_(dependencies), policy_(policy), context_(context) {}
-  ~QuiescedContext() override { end_stream(); }
+  ~QuiescedContext() override = default;
   QuiescedContext(const QuiescedContext&) = delete;
   QuiescedContext& operator=(const QuiescedContext&) = delete;
 
@@ -27,16 +27,16 @@ class QuiescedContext final : public Quiescence {
   void end() override;
   CopyBy copy_by() override;
 
-  // Destroys the copy stream, before the context ends. If it has ended, the stream went with it,
-  // and context_ended() forgets the stream.
-  void end_stream();
-  void context_ended() { stream_ = nullptr; }
+  // The copy stream went with the context.
+  void context_ended() {
+    if (stream_ != nullptr) stream_->context_ended();
+  }
 
  private:
   const MemoryDependencies& dependencies_;
   const LiveMovePolicy& policy_;
   const CUcontext context_;
-  CUstream stream_ = nullptr;  // for copies; created for the first one
+  std::shared_ptr<CopyStream> stream_;  // created for the first copy
   // Of the thread that closed the gate; only one thread at a time can.
   std::optional<RelaxedCapture> relaxed_;
   std::optional<InContext> in_context_;

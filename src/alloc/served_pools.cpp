@@ -109,9 +109,9 @@ PoolMemory* ServedPools::make(CUmemoryPool handle, int ordinal) {
     compactor =
         std::make_unique<DeviceCompactor>(*this, parts_.dependencies, parts_.policy, ordinal);
   }
-  auto made =
-      PoolMemory::create(driver_, *where, parts_.dependencies.clock, handle,
-                         parts_.settings.compact == Compact::All ? compactor.get() : nullptr);
+  const bool may_compact = parts_.settings.compact != Compact::Off;
+  auto made = PoolMemory::create(driver_, *where, parts_.dependencies.clock, handle,
+                                 may_compact ? compactor.get() : nullptr);
   if (!made.ok()) {
     CUVMM_LOG(Warning, "%s; cuvmm does not serve the pool's memory", made.error().text().c_str());
     created_.erase(handle);

@@ -102,6 +102,9 @@ std::optional<PolicySettings> settings_of(const ReplayWords& words) {
                               std::string_view{words.policy});
   settings.name = static_cast<PolicyName>(name - replay::policy_names.begin());
   settings.grow = words.grow == "tight" ? Grow::Tight : Grow::Loose;
+  settings.compact = words.compact == "off"   ? Compact::Off
+                     : words.compact == "all" ? Compact::All
+                                              : Compact::Auto;
   if (words.chunk.empty()) return settings;
   const auto chunk = parse_size(words.chunk);
   if (!chunk || *chunk == 0 || !is_multiple(*chunk, usual_granule)) {
@@ -116,7 +119,8 @@ std::optional<PolicySettings> settings_of(const ReplayWords& words) {
 void say_what_has_no_effect(const CLI::App& command, PolicyName policy) {
   const bool has_chunks = policy == PolicyName::Arena || policy == PolicyName::Expandable;
   for (const auto& [flag, works] :
-       {std::pair{"--chunk", has_chunks}, std::pair{"--grow", policy == PolicyName::Arena}}) {
+       {std::pair{"--chunk", has_chunks}, std::pair{"--grow", policy == PolicyName::Arena},
+        std::pair{"--compact", policy == PolicyName::Arena}}) {
     if (command.count(flag) != 0 && !works) {
       tell(0, flag, fmt::format("has no effect on the policy {}", name_of(policy)));
     }
@@ -198,6 +202,12 @@ void add_replay(CLI::App& app, int& exit_status) {
       ->add_option("--grow", words->grow,
                    "arena: loose takes new memory before moving chunks, tight moves first")
       ->check(CLI::IsMember({"loose", "tight"}))
+      ->capture_default_str();
+  command
+      ->add_option("--compact", words->compact,
+                   "arena: whether live memory moves under pressure; all also lays small blocks "
+                   "out for it")
+      ->check(CLI::IsMember({"auto", "all", "off"}))
       ->capture_default_str();
   command->add_flag("--json", words->json, "print one flat JSON object");
   command->add_option("trace", words->trace, "what to play")->required()->type_name("TRACE");

@@ -14,6 +14,7 @@ struct ReplayWords {
   std::string chunk;
   std::string limit;
   std::string grow = "loose";
+  std::string compact = "auto";
   bool json = false;
 };
 

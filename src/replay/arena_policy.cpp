@@ -8,14 +8,16 @@ constexpr const char* create_call = "cuMemCreate";
 
 }  // namespace
 
-TraceQuiescence::~TraceQuiescence() {
-  if (stream_ != nullptr) simulation_.driver().cuStreamDestroy(stream_);
+bool TraceQuiescence::begin(std::uint64_t) {
+  if (stream_ == nullptr) stream_ = std::make_shared<CopyStream>(simulation_.driver());
+  return true;
 }
 
-bool TraceQuiescence::begin(std::uint64_t) {
-  const Driver& driver = simulation_.driver();
-  return stream_ != nullptr ||
-         driver.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
+bool TraceCompactor::make_room(Size missing, std::uint64_t until) {
+  if (pool_->could_share(missing) < missing || !quiescence_.begin(until)) return false;
+  const Result<Size> freed = pool_->share(missing, quiescence_.copy_by());
+  quiescence_.end();
+  return freed.ok() && *freed != 0;
 }
 
 Result<std::unique_ptr<Policy>> ArenaPolicy::create(const Simulation& simulation,
@@ -28,13 +30,16 @@ Result<std::unique_ptr<Policy>> ArenaPolicy::create(const Simulation& simulation
 
 Result<void> ArenaPolicy::make_parts(const Settings& settings) {
   const Driver& driver = simulation_.driver();
-  MemorySettings memory{.grow = settings.grow, .chunk = settings.chunk};
+  MemorySettings memory{
+      .grow = settings.grow, .compact = settings.compact, .chunk = settings.chunk};
   if (settings.limit != unlimited) memory.limit = SizeLimit::of_bytes(settings.limit);
   CUcontext context = nullptr;
   TRY(driver.check(driver.cuCtxGetCurrent(&context), "find the simulated context"));
   device_ = TRY(DeviceMemory::create(driver, 0, memory));
   // The handle of the pool is irrelevant: nothing asks the driver for its memory.
-  pool_ = TRY(PoolMemory::create(driver, *device_, order_, nullptr, nullptr));
+  pool_ = TRY(PoolMemory::create(driver, *device_, order_, nullptr,
+                                 settings.compact != Compact::Off ? &compactor_ : nullptr));
+  compactor_.serve(*pool_);
   context_ = TRY(ContextMemory::create(driver, *device_, order_, context,
                                        AccessSet::of(device_->ordinal()), quiescence_));
   return {};
@@ -76,7 +81,7 @@ PolicyCounters ArenaPolicy::counters() const {
   return {.physical_peak_bytes = simulation_.physical_peak(),
           .creates = simulation_.calls(create_call) - creates_before_,
           .moves = pool_->moved_chunks(),
-          .compacted_blocks = context_->compacted_blocks(),
+          .compacted_blocks = context_->compacted_blocks() + pool_->compacted_granules(),
           .modelled_us = simulation_.modelled_us()};
 }
 

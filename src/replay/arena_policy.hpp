@@ -3,6 +3,7 @@
 
 #include <unordered_map>
 
+#include "alloc/arena/compactor.hpp"
 #include "alloc/context_memory.hpp"
 #include "alloc/pool_memory.hpp"
 #include "replay/policy.hpp"
@@ -23,9 +24,6 @@ class TraceOrder final : public StreamOrder {
 class TraceQuiescence final : public Quiescence {
  public:
   explicit TraceQuiescence(const Simulation& simulation) : simulation_(simulation) {}
-  ~TraceQuiescence() override;
-  TraceQuiescence(const TraceQuiescence&) = delete;
-  TraceQuiescence& operator=(const TraceQuiescence&) = delete;
 
   bool begin(std::uint64_t until) override;
   void end() override {}
@@ -33,7 +31,19 @@ class TraceQuiescence final : public Quiescence {
 
  private:
   const Simulation simulation_;
-  CUstream stream_ = nullptr;  // created on first use
+  std::shared_ptr<CopyStream> stream_;  // created on first use
+};
+
+// Moves the pool's live memory for requests that would otherwise be refused.
+class TraceCompactor final : public Compactor {
+ public:
+  explicit TraceCompactor(Quiescence& quiescence) : quiescence_(quiescence) {}
+  void serve(PoolMemory& pool) { pool_ = &pool; }
+  bool make_room(Size missing, std::uint64_t until) override;
+
+ private:
+  Quiescence& quiescence_;
+  PoolMemory* pool_ = nullptr;
 };
 
 // cuvmm's own allocator: the real code, on the simulated driver. Stream-ordered memory comes from
@@ -44,6 +54,7 @@ class ArenaPolicy final : public Policy {
     Size limit = unlimited;
     Size chunk = 0;  // size of all chunks of stream-ordered memory; 0: arenas choose
     Grow grow = Grow::Loose;
+    Compact compact = Compact::Auto;
   };
   static Result<std::unique_ptr<Policy>> create(const Simulation& simulation,
                                                 const Settings& settings);
@@ -54,12 +65,13 @@ class ArenaPolicy final : public Policy {
 
  private:
   explicit ArenaPolicy(const Simulation& simulation)
-      : simulation_(simulation), quiescence_(simulation) {}
+      : simulation_(simulation), quiescence_(simulation), compactor_(quiescence_) {}
   Result<void> make_parts(const Settings& settings);
 
   const Simulation simulation_;
   TraceOrder order_;
   TraceQuiescence quiescence_;
+  TraceCompactor compactor_;
   std::unique_ptr<DeviceMemory> device_;
   std::unique_ptr<PoolMemory> pool_;
   std::unique_ptr<ContextMemory> context_;

@@ -33,9 +33,11 @@ Result<std::unique_ptr<Policy>> make_policy(const PolicySettings& settings,
       return {std::make_unique<DriverPolicy>(
           TRY(Simulation::start(settings.sim_driver, round_down(limit, usual_granule))))};
     case PolicyName::Arena:
-      return ArenaPolicy::create(
-          TRY(Simulation::start(settings.sim_driver, card)),
-          {.limit = settings.limit, .chunk = settings.chunk, .grow = settings.grow});
+      return ArenaPolicy::create(TRY(Simulation::start(settings.sim_driver, card)),
+                                 {.limit = settings.limit,
+                                  .chunk = settings.chunk,
+                                  .grow = settings.grow,
+                                  .compact = settings.compact});
   }
   return Error::invalid("make policy", "there is none of that name");
 }

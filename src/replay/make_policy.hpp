@@ -20,10 +20,11 @@ inline std::string_view name_of(PolicyName name) {
 
 struct PolicySettings {
   PolicyName name = PolicyName::Arena;
-  Size limit = unlimited;   // physical memory; default: the card's
-  Size chunk = 0;           // for arena and expandable; 0: they choose
-  Grow grow = Grow::Loose;  // for arena
-  std::string sim_driver;   // path of the simulated driver
+  Size limit = unlimited;           // physical memory; default: the card's
+  Size chunk = 0;                   // for arena and expandable; 0: they choose
+  Grow grow = Grow::Loose;          // for arena
+  Compact compact = Compact::Auto;  // for arena
+  std::string sim_driver;           // path of the simulated driver
 };
 
 // Creates a policy for that trace. A process can create only one policy that needs the simulated

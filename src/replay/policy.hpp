@@ -15,7 +15,7 @@ struct PolicyCounters {
   std::uint64_t creates = 0;           // allocations of physical memory from the driver
   std::uint64_t moves = 0;             // chunks remapped to other addresses
   std::uint64_t retries = 0;           // allocations that first had to release cached memory
-  std::uint64_t compacted_blocks = 0;  // live blocks whose memory moved, at the same addresses
+  std::uint64_t compacted_blocks = 0;  // or granules: live memory that moved, at the same addresses
   double modelled_us = 0;              // time of the driver calls on the measured card
 };
 

@@ -95,7 +95,7 @@ Result<void> ExportableExchange::copy(const ChunkRef& from, const ChunkRef& to,
   const Driver& driver = program_.driver;
   const Size granule = TRY(granularity_of(driver, from->location()));
   const auto mapping = TRY(ScratchMapping::of(driver, granule, {from, to}, current_device(driver)));
-  CopyBytes copies{driver, stream->handle};
+  CopyBytes copies{driver, stream->handle()};
   const CUdeviceptr begin = mapping->addresses.address();
   auto copied =
       copies.add(begin + from->size(), begin, from->size(), from->location(), to->location());

@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "spill/copy_stream.hpp"
 #include "spill/standstill.hpp"
+#include "vmm/copy_stream.hpp"
 #include "vmm/remap.hpp"
 
 namespace cuvmm {

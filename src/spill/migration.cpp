@@ -87,7 +87,7 @@ Size Migration::move(std::span<EvictedChunk> some, std::vector<ChunkRef> fresh) 
 bool Migration::copy(const Group& group) {
   auto place = ScratchMapping::of(driver_, device_.granule(), group.after, device_.ordinal());
   if (!place.ok()) return false;
-  CopyBytes copies{driver_, stream_->handle};
+  CopyBytes copies{driver_, stream_->handle()};
   const auto copy_all = [&]() -> Result<void> {
     CUdeviceptr to = (*place)->addresses.address();
     for (std::size_t i = 0; i < group.leaving.size(); ++i) {

@@ -8,8 +8,8 @@
 
 #include "alloc/device_memory.hpp"
 #include "alloc/eviction_set.hpp"
-#include "spill/copy_stream.hpp"
 #include "vmm/copy_bytes.hpp"
+#include "vmm/copy_stream.hpp"
 
 namespace cuvmm {
 

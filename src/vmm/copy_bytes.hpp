@@ -7,13 +7,6 @@
 
 namespace cuvmm {
 
-// The stream for copies of contents, and the device of its context, which must be current. The
-// stream must outlive every deferred release (deferred_release.hpp).
-struct CopyBy {
-  CUstream stream = nullptr;
-  int device = 0;
-};
-
 // Copies on one stream, with one wait for all of them. Consecutive adjacent pieces between the same
 // two locations become one copy.
 class CopyBytes {

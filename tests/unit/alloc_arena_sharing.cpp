@@ -30,7 +30,7 @@ class ArenaSharing : public ArenaTest {
     }
     return live;
   }
-  void expect_most_of_a_random_half(Size largest_chunk);
+  void expect_most_of_a_random_half(Size largest_chunk, Size percent);
   void expect_intact(const std::vector<Block*>& blocks) {
     for (const Block* block : blocks) world().expect_intact(*block);
   }
@@ -141,14 +141,34 @@ TEST_F(ArenaSharing, FreedMemoryOfAllServesTheNextRequest) {
 }
 
 TEST_F(ArenaSharing, LargeChunksAreBrokenUpWithGainedOnes) {
-  ArenaWorld& its =
-      given({.limit_granules = 16, .largest_chunk = 4 * usual_granule, .compacts = true});
-  // Three chunks of four granules, and four of one.
+  ArenaWorld& its = given({.limit_granules = 16,
+                           .largest_chunk = 4 * usual_granule,
+                           .share_of_room = 4,
+                           .compacts = true});
   auto quarters = its.given_blocks(64, its.granule / 4);
   const auto live = free_half(quarters);
   Block& large = its.given_block(its.granules(8));
   its.expect_intact(large);
   expect_intact(live);
+}
+
+// No chunk of one granule is free, so they are made from the free chunks that the request would
+// use.
+TEST_F(ArenaSharing, LargeChunksAreBrokenUpWithTheRequestsOwnMemory) {
+  ArenaWorld& its = given({.limit_granules = 16,
+                           .largest_chunk = 4 * usual_granule,
+                           .share_of_room = 1,
+                           .compacts = true});
+  Block& large = its.given_block(its.granules(8));
+  auto quarters = its.given_blocks(32, its.granule / 4);
+  its.free_for_anyone(large);
+  std::vector<Block*> in_large_chunk{quarters.begin(), quarters.begin() + 16};
+  std::vector<Block*> live = free_half(in_large_chunk);
+  live.insert(live.end(), quarters.begin() + 16, quarters.end());
+  Block& larger = its.given_block(its.granules(10));
+  its.expect_intact(larger);
+  expect_intact(live);
+  its.check();
 }
 
 TEST_F(ArenaSharing, ManyAddressesShareOneChunk) {
@@ -184,11 +204,12 @@ TEST_F(ArenaSharing, NewAccessHoldsAtAllAddresses) {
 }
 
 // Fills the memory with quarters of granules, frees a random half of them, and asks for the sum.
-void ArenaSharing::expect_most_of_a_random_half(Size largest_chunk) {
+void ArenaSharing::expect_most_of_a_random_half(Size largest_chunk, Size percent) {
   std::mt19937_64 random{7};
   ArenaWorld& its = given({.limit_granules = 256,
                            .reserve_granules = 1024,
                            .largest_chunk = largest_chunk,
+                           .share_of_room = 4,
                            .compacts = true});
   std::vector<Block*> live;
   Size freed = 0;
@@ -201,22 +222,22 @@ void ArenaSharing::expect_most_of_a_random_half(Size largest_chunk) {
   }
   Size most = freed / its.granule;
   while (most != 0 && !its.arena().allocate(its.granules(most), 1).ok()) --most;
-  EXPECT_GE(its.granules(most) * 100, freed * 85) << most;
+  EXPECT_GE(its.granules(most) * 100, freed * percent) << most;
   expect_intact(live);
   its.check();
 }
 
 TEST_F(ArenaSharing, GranulesOfRandomBlocksShare) {
-  expect_most_of_a_random_half(usual_granule);
+  expect_most_of_a_random_half(usual_granule, 85);
 }
 
 // Each alone gains nothing when it is broken up.
 TEST_F(ArenaSharing, GranulesOfLargerChunksShare) {
-  expect_most_of_a_random_half(2 * usual_granule);
+  expect_most_of_a_random_half(2 * usual_granule, 75);
 }
 
 TEST_F(ArenaSharing, GranulesOfLargestChunksShare) {
-  expect_most_of_a_random_half(16 * usual_granule);
+  expect_most_of_a_random_half(16 * usual_granule, 85);
 }
 
 }  // namespace

@@ -16,6 +16,10 @@ ArenaSettings settings_of(ArenaWorld& world) {
   settings.grow = world.chosen.grow;
   settings.device_memory = 1 * TiB;
   settings.chunks.largest = world.chosen.largest_chunk;
+  if (world.chosen.share_of_room != 0) {
+    settings.chunks.share_of_all = settings.chunks.share_of_mapped = 1;
+    settings.chunks.share_of_room = world.chosen.share_of_room;
+  }
   settings.wait = world.chosen.wait;
   settings.spreads = world.chosen.spreads;
   if (world.chosen.compacts) settings.compactor = &world.compactor;
@@ -82,10 +86,6 @@ bool FakeOrder::wait(const FreeTicket& freed, std::uint64_t) {
   return freed.tick <= ticks.known;
 }
 
-ArenaCompactor::~ArenaCompactor() {
-  if (stream_ != nullptr) driver_.cuStreamDestroy(stream_);
-}
-
 bool ArenaCompactor::make_room(Size missing, std::uint64_t /*until*/) {
   ++calls_;
   if (!may_) return false;
@@ -97,9 +97,7 @@ bool ArenaCompactor::make_room(Size missing, std::uint64_t /*until*/) {
 }
 
 Result<Size> ArenaCompactor::compact(Size wanted) {
-  if (stream_ == nullptr) {
-    TRY(driver_.check(driver_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "a stream"));
-  }
+  if (stream_ == nullptr) stream_ = std::make_shared<CopyStream>(driver_);
   Size freed = 0;
   for (Arena* const arena : arenas_) {
     if (freed < wanted)

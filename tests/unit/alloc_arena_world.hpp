@@ -57,7 +57,6 @@ class FakeOrder final : public StreamOrder {
 class ArenaCompactor final : public Compactor {
  public:
   explicit ArenaCompactor(const Driver& driver) : driver_(driver) {}
-  ~ArenaCompactor() override;
   void serve(Arena& arena) { arenas_.push_back(&arena); }
   bool make_room(Size missing, std::uint64_t until) override;
   // Whether live memory may move at all.
@@ -70,7 +69,7 @@ class ArenaCompactor final : public Compactor {
   std::vector<Arena*> arenas_;
   bool may_ = true;
   int calls_ = 0;
-  CUstream stream_ = nullptr;
+  std::shared_ptr<CopyStream> stream_;
 };
 
 class ArenaWorld {
@@ -80,6 +79,8 @@ class ArenaWorld {
     Size reserve_granules = 256;
     Grow grow = Grow::Loose;
     Size largest_chunk = usual_granule;
+    // What a chunk may take of it, even from so little memory; 0: what ChunkPolicy lets it take.
+    Size share_of_room = 0;
     Duration wait{1'000'000};
     Size spill_granules = 0;  // that may reside on the host
     bool compacts = false;    // live memory moves under pressure

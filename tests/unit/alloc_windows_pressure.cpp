@@ -258,7 +258,7 @@ TEST_F(WindowsTest, CompactsForACallerThatIsAlreadyQuiescent) {
   auto blocks = world.fill_with(1 * MiB);
   for (const WindowBlock* block : blocks) mark(*block);
   world.free_every_second(blocks);
-  const GivenStream stream;
+  const auto stream = std::make_shared<CopyStream>(driver());
   const auto freed = world->compact(8 * MiB, {{stream, 0}});
   ASSERT_OK(freed);
   EXPECT_EQ(*freed, 8 * MiB);

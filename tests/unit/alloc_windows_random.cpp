@@ -314,7 +314,7 @@ TEST_F(WindowsTest, ThreadsAllocateAndFreeWhileBlocksMove) {
   for (std::uint64_t i = 0; i < scaled(30); ++i) {
     const auto large = world->allocate(40 * MiB);
     if (large.ok()) world->free(**large);
-    const GivenStream stream;
+    const auto stream = std::make_shared<CopyStream>(driver());
     EXPECT_OK(world->compact(8 * MiB, {{stream, 0}}));
   }
   ends = true;

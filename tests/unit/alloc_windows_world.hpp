@@ -80,10 +80,10 @@ class GivenQuiescence final : public Quiescence {
   int begun() const { return begun_; }
   std::uint64_t begun_until() const { return begun_until_; }  // at most, the last time
   bool is_quiet() const { return is_quiet_; }
-  const GivenStream& stream() const { return stream_; }
+  CUstream stream() const { return stream_->handle(); }
 
  private:
-  GivenStream stream_;
+  std::shared_ptr<CopyStream> stream_ = std::make_shared<CopyStream>(driver());
   std::function<void()> during_;
   bool refuses_ = false;
   std::atomic<bool> is_quiet_{false};

@@ -268,6 +268,17 @@ std::vector<ChunkRef> Arena::spare_chunks(bool may_create) {
   return spares;
 }
 
+// Free chunks of the arena, of any size, as memory for spare ones. The request that all this is for
+// takes them from the store again.
+void Arena::release_for_spares() {
+  const Size enough = most_spares * state_.layout.unit();
+  (void)state_.release_chunks([&](const Chunk& chunk, Size so_far) {
+    if (so_far >= enough) return ArenaState::Choice::Stop;
+    return chunk.location() == state_.here ? ArenaState::Choice::Released
+                                           : ArenaState::Choice::Keep;
+  });
+}
+
 Result<Size> Arena::share(Size wanted, const CopyBy& copy) {
   state_.flush_all();
   Size freed = 0;
@@ -291,6 +302,7 @@ Result<Size> Arena::share(Size wanted, const CopyBy& copy) {
       if (freed != 0) break;
       return gained.error();
     }
+    if (gained->lacks_spares) release_for_spares();
     if (gained->moves == 0) {
       if (aim == Sharing::Aim::Consolidate) break;
       const bool may_create = gained->lacks_spares && !creates_spares;

@@ -9,7 +9,7 @@
 #include "alloc/arena/arena_state.hpp"
 #include "alloc/arena/block_builder.hpp"
 #include "alloc/region_use.hpp"
-#include "vmm/copy_bytes.hpp"
+#include "vmm/copy_stream.hpp"
 
 namespace cuvmm {
 
@@ -112,6 +112,7 @@ class Arena final : private ReclaimClient {
 
   Result<Block*> search_further(Size size, StreamId stream, MemoryPressure& pressure);
   std::vector<ChunkRef> spare_chunks(bool may_create);
+  void release_for_spares();
   Size reclaim(Size wanted, Location where) override;
   void end_addresses();  // under the lock
 

@@ -71,9 +71,8 @@ Result<Block*> BlockBuilder::build(Build& build) {
       if (build.reach == ResidencyFilter::Far) build.hand.clear();  // for others to use near
       continue;
     }
-    const Size had = build.hand_bytes();
     build.hand.clear();  // available again
-    return refuse(had);
+    return refuse(state_.supply().room);
   }
 }
 
@@ -343,6 +342,7 @@ bool BlockBuilder::compact_for(Build& build) {
   if (build.compactions++ == compactions_at_most) return false;
   if (build.lacks.empty()) return false;  // addresses are missing, not memory
   const Size missing = state_.in_granules(build.lacking_bytes()) * state_.layout.unit();
+  build.hand.clear();  // breaking up large chunks takes free ones
   return state_.settings.compactor->make_room(missing, build.pressure.until());
 }
 

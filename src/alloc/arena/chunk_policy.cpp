@@ -6,16 +6,6 @@
 namespace cuvmm {
 namespace {
 
-// Found by replaying bench/traces: with these values both traces finish at 1.005 times the peak of
-// live memory, and without a limit take a few hundred chunks. Part of a chunk may stay unusable, so
-// a chunk is at most this share of all memory, and smaller if little is left.
-constexpr Size share_of_all = 2048;
-constexpr Size share_of_room = 1024;
-
-// Beyond what it needs, an arena grows by at most this share of its size, so that a small one takes
-// little.
-constexpr Size share_of_mapped = 32;
-
 Size power_below(Size size, Size smallest) {
   Size power = smallest;
   while (power <= size / 2) power *= 2;

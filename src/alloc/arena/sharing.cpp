@@ -5,7 +5,7 @@
 #include <unordered_map>
 
 #include "trace/record_event.hpp"
-#include "vmm/deferred_release.hpp"
+#include "vmm/copy_bytes.hpp"
 #include "vmm/map_plan.hpp"
 #include "vmm/scratch_mapping.hpp"
 
@@ -88,7 +88,7 @@ Result<void> Sharing::copy_all(const GranuleSurvey& survey, const CopyBy& by) {
   if (!fresh.empty()) {
     scratch = TRY(ScratchMapping::of(driver, at_.mapping.granule(), fresh, by.device));
   }
-  CopyBytes copies{driver, by.stream};
+  CopyBytes copies{driver, by.stream->handle()};
   const auto copy = [&]() -> Result<void> {
     for (const SharingPlan::Index moved : survey.plan.moved()) {
       const GranuleSurvey::Granule& granule = survey.granules[moved];
@@ -110,9 +110,7 @@ Result<void> Sharing::copy_all(const GranuleSurvey& survey, const CopyBy& by) {
   const Result<void> copied = copy();
   if (copied.ok() || copies.is_over()) return copied;
   // Some may still write, so their targets are not used again.
-  defer_release(Deferred::Copy, [driver = &driver, scratch, stream = by.stream] {
-    return driver->cuStreamSynchronize(stream);
-  });
+  by.stream->keep_until_idle(scratch);
   keep_targets(survey);
   return copied;
 }

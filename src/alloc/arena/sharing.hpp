@@ -6,7 +6,7 @@
 #include "alloc/arena/granule_survey.hpp"
 #include "alloc/arena/tile_changes.hpp"
 #include "alloc/arena/torn.hpp"
-#include "vmm/copy_bytes.hpp"
+#include "vmm/copy_stream.hpp"
 
 namespace cuvmm::arena {
 

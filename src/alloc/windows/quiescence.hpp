@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "vmm/copy_bytes.hpp"
+#include "vmm/copy_stream.hpp"
 
 namespace cuvmm {
 

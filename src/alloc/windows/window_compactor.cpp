@@ -133,7 +133,7 @@ Result<void> WindowCompactor::carry_out(Plan& plan, const Compaction& how, Size&
   auto next = plan.begin();
   while (next != plan.end()) {
     auto batch = std::make_unique<Batch>();
-    batch->stream = how.copy.stream;
+    batch->stream = how.copy.stream->handle();
     for (std::size_t pieces = 0; next != plan.end() && pieces < pieces_a_batch; ++next) {
       pieces += next->moves.size();
       batch->sources.push_back(std::move(*next));
