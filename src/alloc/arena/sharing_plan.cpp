@@ -28,6 +28,7 @@ SharingPlan::Index SharingPlan::window_with(const LiveParts& parts) {
 
 std::vector<SharingPlan::Index> SharingPlan::add_layout(const std::vector<LiveParts>& windows) {
   std::vector<Index> numbers;
+  numbers.reserve(windows.size());
   for (const LiveParts& parts : windows) numbers.push_back(window_with(parts));
   const auto& known = windows_[numbers.front()].layouts;
   const auto is_same = [&](Index layout) { return layouts_[layout] == numbers; };
