@@ -45,7 +45,7 @@ class HostStock {
   Size bytes() const { return pieces_.empty() ? 0 : pieces_.back()->end(); }
   Size pinned_bytes() const;
   // Checks again which pieces are pinned: the driver may have unpinned memory pinned in a context
-  // that has ended.
+  // that has ended. Without a current context, none appears to be.
   void look_again();
   // Gives memory back until at most `down_to` is left. Returns the number of bytes released.
   Size give_back(Size down_to);

@@ -163,8 +163,11 @@ Result<void> Pauser::take_all_out(PauseReport& report, Strict strict,
     return refused(ErrorKind::NotSupported, pausing, report.why, report.stayed);
   }
   TRY(check_room_on_host(away_bytes()));
-  stock_.look_again();
-  ring_.look_again();
+  if (!removals_.empty()) {
+    const InContext in_context{program_.driver, removals_.front()->context()};
+    stock_.look_again();
+    ring_.look_again();
+  }
   TRY(stock_.provide(away_bytes()));
   for (const auto& removal : removals_) {
     if (removal->bytes() == 0) continue;

@@ -3,6 +3,7 @@
 #include "spill/staging_ring.hpp"
 
 #include <cstring>
+#include <thread>
 
 #include "paused_program.hpp"
 #include "spill/host_stock.hpp"
@@ -95,6 +96,21 @@ TEST_F(PauseTest, AHostBudgetWithoutRoomForTheRingStillAllowsIt) {
   EXPECT_EQ(settings.host->committed_bytes(), 20 * MiB);
   EXPECT_EQ(program.pauser->ready_bytes(), 20 * MiB);  // without a ring, all of it is pinned
   ASSERT_DONE(program.pauser->resume(Partly::No));
+  program.expect_intact();
+  program.free_all();
+}
+
+// As the control thread does, which has no context of its own.
+TEST_F(PauseTest, ASecondPauseFindsTheRingPinned) {
+  Program program{driver(), {}, small_ring};
+  program.add(20 * MiB, true);
+  std::thread{[&] {
+    for (int pauses = 0; pauses < 2; ++pauses) {
+      ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
+      EXPECT_EQ(program.pauser->ready_bytes(), small_ring.ring);
+      ASSERT_DONE(program.pauser->resume(Partly::No));
+    }
+  }}.join();
   program.expect_intact();
   program.free_all();
 }
