@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/size.hpp"
@@ -12,13 +13,14 @@ namespace {
 
 constexpr std::int16_t not_ready = 600;  // the normal answer to a query, not a failure
 
-// An event's key, and the keys of its bytes and its time if it has them.
+// An event's key, and the keys of its bytes, its time and its longest time if it has them.
 struct Row {
   TraceEvent event;
   const char* words;
   const char* key;
   const char* bytes_key = nullptr;
   const char* time_key = nullptr;
+  const char* longest_key = nullptr;
 };
 
 constexpr Row rows[] = {
@@ -28,6 +30,8 @@ constexpr Row rows[] = {
     {TraceEvent::Set, "sets", "sets", "set_bytes"},
     {TraceEvent::Prefetch, "prefetches", "prefetches", "prefetched_bytes"},
     {TraceEvent::Wait, "waits", "waits", nullptr, "wait_us"},
+    {TraceEvent::TimeGrantWait, "waits for device time", "time_grant_waits", nullptr,
+     "time_grant_wait_us", "longest_time_grant_wait_us"},
     {TraceEvent::EventRecord, "events recorded", "event_records"},
     {TraceEvent::StreamWait, "streams that waited", "stream_waits"},
     {TraceEvent::ValueWait, "waits for values", "value_waits"},
@@ -78,6 +82,7 @@ std::uint64_t took_of(const TraceRecord& record) {
     case TraceEvent::Wait:
     case TraceEvent::EventRecord:
     case TraceEvent::StreamWait:
+    case TraceEvent::TimeGrantWait:
       return record.other;
     default:
       return 0;
@@ -91,7 +96,8 @@ void WorkSummary::add(const TraceRecord& record) {
     own_time_ = {.count = record.size, .bytes = 0, .took_ns = record.other};
     return;
   }
-  if (record.call != no_call) ++calls_;
+  // The call that waited for a time grant has a record of its own.
+  if (record.call != no_call && record.event != TraceEvent::TimeGrantWait) ++calls_;
   const bool was_refused = record.result != 0 && record.result != not_ready;
   if (was_refused) ++refused_;
   if ((record.flags & trace_flag::captured) != 0) ++captured_;
@@ -101,6 +107,7 @@ void WorkSummary::add(const TraceRecord& record) {
   ++tally.count;
   tally.bytes += record.size;
   tally.took_ns += took_of(record);
+  tally.longest_ns = std::max(tally.longest_ns, took_of(record));
   if (record.event == TraceEvent::CopyRun && record.detail < most_reasons) ++run_[record.detail];
 }
 
@@ -113,6 +120,7 @@ void WorkSummary::add_to(nlohmann::json& object) const {
     object[row.key] = tally.count;
     if (row.bytes_key != nullptr) object[row.bytes_key] = tally.bytes;
     if (row.time_key != nullptr) object[row.time_key] = tally.took_ns / 1000;
+    if (row.longest_key != nullptr) object[row.longest_key] = tally.longest_ns / 1000;
   }
   object["served_calls"] = own_time_.count;
   object["served_us"] = own_time_.took_ns / 1000;
@@ -129,6 +137,9 @@ void WorkSummary::print() const {
     if (row.bytes_key != nullptr) more = "   " + print_size(tally.bytes);
     if (row.time_key != nullptr) {
       more = fmt::format("   {:.3f} s", static_cast<double>(tally.took_ns) / 1e9);
+    }
+    if (row.longest_key != nullptr) {
+      more += fmt::format(", at most {:.3f} ms", static_cast<double>(tally.longest_ns) / 1e6);
     }
     line(row.words, tally.count, more);
   }

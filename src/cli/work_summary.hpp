@@ -25,6 +25,7 @@ class WorkSummary {
     std::uint64_t count = 0;
     std::uint64_t bytes = 0;
     std::uint64_t took_ns = 0;
+    std::uint64_t longest_ns = 0;
   };
   const Tally& of(TraceEvent event) const { return tallies_[static_cast<std::size_t>(event)]; }
 

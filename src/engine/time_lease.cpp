@@ -13,6 +13,7 @@
 #include "engine/device_work.hpp"
 #include "engine/hook_bypass.hpp"
 #include "trace/futex.hpp"
+#include "trace/record_event.hpp"
 
 namespace cuvmm {
 namespace {
@@ -36,6 +37,21 @@ constexpr std::uint64_t longest_look_ns = ms / 2;
 constexpr std::uint64_t longest_launch_ns = 50 * ms;
 // What has outlasted its estimate is reported to last until the next look, on a busy machine too.
 constexpr std::uint64_t next_look_ns = 4 * longest_look_ns;
+
+// Bounds the records of a loop of launches that wait for moments. The others' shortest quantum is
+// a hundred times as long.
+constexpr std::uint64_t shortest_recorded_wait_ns = 20'000;
+
+void record_grant_wait(int device, Call call, std::uint64_t since) {
+  if (!trace_is_on()) return;
+  const std::uint64_t waited = now_ns() - since;
+  if (waited < shortest_recorded_wait_ns) return;
+  record_event({.time = since,
+                .event = TraceEvent::TimeGrantWait,
+                .device = static_cast<std::int16_t>(device),
+                .call = static_cast<std::uint16_t>(call),
+                .other = waited});
+}
 
 Duration as_duration(std::uint64_t ns) {
   return std::chrono::ceil<Duration>(std::chrono::nanoseconds{ns});
@@ -78,7 +94,9 @@ CUresult TimeLease::before(const CallSite& site) {
   const bool is_work = site.call < Call{call_count} && is_device_work(site.call);
   if (!is_work || stays_out_.load() || dependencies_.captures.any()) return CUDA_SUCCESS;
   OfDevice* const device = device_of_this_thread();
-  if (device != nullptr && !may_launch(*device)) wait_to_launch(*device);
+  if (device != nullptr && obstacle_to_launch(*device) != Obstacle::None) {
+    wait_to_launch(*device, site.call);
+  }
   return CUDA_SUCCESS;
 }
 
@@ -97,7 +115,7 @@ TimeLease::OfDevice* TimeLease::make_device(int ordinal) {
   auto& place = devices_[static_cast<std::size_t>(ordinal)];
   const Holding holding{lock_};
   if (OfDevice* const known = place.load()) return known;
-  auto* const made = new OfDevice;
+  auto* const made = new OfDevice{.ordinal = ordinal};
   CUuuid uuid{};
   if (dependencies_.driver.cuDeviceGetUuid(&uuid, ordinal) == CUDA_SUCCESS) {
     for (node::GrantWords& words : grants_->board()->devices) {
@@ -109,16 +127,17 @@ TimeLease::OfDevice* TimeLease::make_device(int ordinal) {
   return made;
 }
 
-bool TimeLease::may_launch(OfDevice& device) {
+TimeLease::Obstacle TimeLease::obstacle_to_launch(OfDevice& device) {
   const std::uint64_t natively_until = natively_until_.load(std::memory_order_relaxed);
-  if (natively_until != 0 && now_ns() < natively_until) return true;
+  if (natively_until != 0 && now_ns() < natively_until) return Obstacle::None;
   const std::uint32_t word = device.words->grant.load(std::memory_order_acquire);
   const TimeGrant grant = node::grant_in(word);
-  if (grant == TimeGrant::Open) return true;
+  if (grant == TimeGrant::Open) return Obstacle::None;
   if (device.words->wants.load(std::memory_order_relaxed) == 0) wants(device);
-  if (grant != TimeGrant::Held) return false;
+  if (grant != TimeGrant::Held) return Obstacle::Grant;
   const std::uint32_t above = device.words->yields_to.load(std::memory_order_relaxed);
-  return !(above != 0 && lets_others_go_first(device, word, above)) && has_room(device);
+  if (above != 0 && lets_others_go_first(device, word, above)) return Obstacle::Foreground;
+  return has_room(device) ? Obstacle::None : Obstacle::Window;
 }
 
 // Boards of one service list the devices in one order.
@@ -157,16 +176,20 @@ bool TimeLease::has_room(OfDevice& device) {
   return true;
 }
 
-void TimeLease::wait_to_launch(OfDevice& device) {
+void TimeLease::wait_to_launch(OfDevice& device, Call call) {
   device.waiting.fetch_add(1);
   const std::uint64_t asked_at = now_ns();
+  std::uint64_t waits_for_grant_since = 0;
   const ShortSleep short_sleep;
   // A pause of the process waits for this call, so the call stops waiting when a pause begins.
   const auto may_wait = [&] {
     return counts() && !stays_out_.load() && !dependencies_.calls.is_shut();
   };
-  while (may_wait() && !may_launch(device)) {
+  while (may_wait()) {
+    const Obstacle obstacle = obstacle_to_launch(device);
+    if (obstacle == Obstacle::None) break;
     const std::uint64_t now = now_ns();
+    if (obstacle != Obstacle::Window && waits_for_grant_since == 0) waits_for_grant_since = now;
     const std::uint32_t word = device.words->grant.load(std::memory_order_acquire);
     if (node::grant_in(word) == TimeGrant::None) {
       const std::uint64_t beat = grants_->board()->beat_ns.load(std::memory_order_relaxed);
@@ -194,6 +217,7 @@ void TimeLease::wait_to_launch(OfDevice& device) {
     short_sleep.sleep();
   }
   device.waiting.fetch_sub(1);
+  if (waits_for_grant_since != 0) record_grant_wait(device.ordinal, call, waits_for_grant_since);
 }
 
 void TimeLease::suspend_sharing(const char* why) {

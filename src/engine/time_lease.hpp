@@ -74,8 +74,16 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
   static constexpr std::size_t most_streams = 16;
   static constexpr std::size_t most_flights = 64;
   static constexpr std::size_t most_spare = 64;
+  // What keeps a call from giving the device work.
+  enum class Obstacle : std::uint8_t {
+    None,
+    Grant,       // the process has no time grant
+    Foreground,  // it has one, but a process of higher priority has work
+    Window,      // it has enough in flight
+  };
   // Never freed, since threads read it without a lock.
   struct OfDevice {
+    int ordinal = -1;
     node::GrantWords* words = nullptr;      // nullptr: the service does not know the device
     std::atomic<std::uint32_t> waiting{0};  // number of threads
     Yielding yielding;
@@ -97,11 +105,11 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
   CUresult before(const CallSite& site) override;
   OfDevice* device_of_this_thread();
   OfDevice* make_device(int ordinal);
-  bool may_launch(OfDevice& device);
+  Obstacle obstacle_to_launch(OfDevice& device);
   // `above`: the slots of the boards to look at.
   bool lets_others_go_first(OfDevice& device, std::uint32_t grant, std::uint32_t above) const;
   bool has_room(OfDevice& device);
-  void wait_to_launch(OfDevice& device);
+  void wait_to_launch(OfDevice& device, Call call);
   void wants(OfDevice& device);
   void suspend_sharing(const char* why);
 

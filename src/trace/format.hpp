@@ -17,7 +17,7 @@ namespace cuvmm::trace_format {
 
 inline constexpr char magic[8] = {'C', 'U', 'V', 'M', 'M', 'T', 'R', 'C'};
 inline constexpr std::uint16_t major_version = 1;  // a reader refuses a newer one
-inline constexpr std::uint16_t minor_version = 2;  // a reader takes any
+inline constexpr std::uint16_t minor_version = 3;  // a reader takes any
 inline constexpr std::uint32_t byte_order_mark = 0x01020304;
 inline constexpr std::size_t unit = 64;
 

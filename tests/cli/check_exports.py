@@ -181,6 +181,25 @@ class Others(CliTest):
         self.assertTrue(any(event["ph"] == "C" for event in events))
         self.assertTrue(all("pid" in event for event in events))
 
+    def test_waits_for_a_time_grant_are_shown_inside_their_calls(self):
+        path = self.path("waits.log")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("cuvmm[7] INFO 100 allocate address=0x10000 size=4096 device=0\n"
+                       "cuvmm[7] DEBUG 1000 time_grant_wait waited_us=2500 device=0\n"
+                       "cuvmm[7] DEBUG 990 launch function=0x1 threads=1 took_us=2600\n"
+                       "cuvmm[7] DEBUG 9000 time_grant_wait waited_us=500 device=0\n")
+        stats = self.json_of("stats", "--json", path)
+        self.assertEqual(stats["time_grant_waits"], 2)
+        self.assertEqual(stats["time_grant_wait_us"], 3000)
+        self.assertEqual(stats["longest_time_grant_wait_us"], 2500)
+        self.assertRegex(self.good("stats", path),
+                         r"waits for device time +2   0\.003 s, at most 2\.500 ms")
+        content, _ = self.exported("chrome", path)
+        waits = [event for event in json.loads(content)["traceEvents"]
+                 if event["name"] == "wait for a time grant"]
+        self.assertEqual([(event["ph"], event["ts"], event["dur"]) for event in waits],
+                         [("X", 900, 2500), ("X", 8900, 500)])
+
     def test_replay_reads_rmm_csv(self):
         for mode in ("monitor", "vmm"):
             _, path = self.exported("rmm-csv", frag_trace(mode))

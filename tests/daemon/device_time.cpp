@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/clock.hpp"
@@ -238,6 +239,23 @@ TEST_F(ProgramsThatShareTime, TwoBusyOnesTakeTurnsOnADeviceAndFinish) {
     EXPECT_TRUE(is_well("second")) << read_file("second");
     kill_service();
   }
+}
+
+TEST_F(ProgramsThatShareTime, TheTraceOfOneHasItsWaits) {
+  start({"--time", "share"});
+  const std::string cuvmm = std::string{CUVMM_BIN} + "/cuvmm";
+  RunningProgram traced{busy("traced", {"--seconds", "2"}, {"--trace", file("trace")}),
+                        with_service(), file("traced")};
+  RunningProgram other{busy("other", {"--seconds", "2"}), with_service(), file("other")};
+  EXPECT_EQ(traced.wait(), 0) << read_file("traced");
+  EXPECT_EQ(other.wait(), 0) << read_file("other");
+  RunningProgram stats{{cuvmm, "stats", "--json", file("trace")}, {}, file("stats")};
+  EXPECT_EQ(stats.wait(), 0);
+  const auto shown = nlohmann::json::parse(read_file("stats"));
+  EXPECT_GT(shown.at("time_grant_waits"), 10);
+  EXPECT_GT(shown.at("longest_time_grant_wait_us"), 1'000)
+      << "the other's shortest quantum is 2 ms";
+  EXPECT_LT(shown.at("time_grant_wait_us"), shown.at("duration_us"));
 }
 
 TEST_F(ProgramsThatShareTime, ABusyOneFinishesBesideOneThatIsStoppedOrKilled) {

@@ -1,61 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// How launches yield to processes of higher priority, whose boards this process reads.
+// How launches wait for a time grant, and yield to processes of higher priority, whose boards this
+// process reads.
 #include "engine/time_lease.hpp"
-
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <memory>
+#include <thread>
 #include <vector>
 
-#include "base/clock.hpp"
 #include "engine/yielding.hpp"
+#include "support/time_board.hpp"
+#include "trace/writer.hpp"
+#include "unit/trace_world.hpp"
 #include "vmm_world.hpp"
 
 namespace cuvmm::test {
 namespace {
 
-using node::GrantBoard;
 using node::TimeGrant;
-
-class NoTenant final : public lease::Tenant {
- public:
-  Size cached(const LeasedBudget& /*budget*/) override { return 0; }
-  void free_cache(LeasedBudget& /*budget*/, Size /*wanted*/) override {}
-  Size cold(const LeasedBudget& /*budget*/) override { return 0; }
-  void move_out_cold(LeasedBudget& /*budget*/, Size /*wanted*/, Duration /*within*/) override {}
-  bool is_idle() override { return false; }
-  Result<void> pause(Duration /*within*/, const Fellows& /*fellows*/) override { return {}; }
-  Result<void> resume(Come /*how*/) override { return {}; }
-  bool is_paused() const override { return false; }
-  bool has_held_calls() const override { return false; }
-  void wait_outside(const std::function<void()>& wait) override { wait(); }
-};
-
-// A board as the service makes one, with the first device of the simulated driver second.
-class BoardFile {
- public:
-  explicit BoardFile(const CUuuid& device) : file_(::memfd_create("board", MFD_CLOEXEC)) {
-    EXPECT_EQ(::ftruncate(file_.number(), sizeof(GrantBoard)), 0);
-    void* const memory =
-        ::mmap(nullptr, sizeof(GrantBoard), PROT_READ | PROT_WRITE, MAP_SHARED, file_.number(), 0);
-    EXPECT_NE(memory, MAP_FAILED);
-    board_ = static_cast<GrantBoard*>(memory);
-    std::copy_n(reinterpret_cast<const std::uint8_t*>(device.bytes), words().device.size(),
-                words().device.begin());
-  }
-  BoardFile(const BoardFile&) = delete;
-  BoardFile& operator=(const BoardFile&) = delete;
-  ~BoardFile() { ::munmap(board_, sizeof(GrantBoard)); }
-
-  const Fd& file() const { return file_; }
-  GrantBoard& board() const { return *board_; }
-  node::GrantWords& words() const { return board_->devices[1]; }
-
- private:
-  Fd file_;
-  GrantBoard* board_ = nullptr;
-};
 
 // What the lease refers to. Its thread may look at the boards after a test.
 struct TimeSharedProgram {
@@ -71,16 +33,12 @@ struct TimeSharedProgram {
   TimeSharedProgram& operator=(const TimeSharedProgram&) = delete;
 
   // The process holds the device, by a new grant.
-  void hold() {
-    mine.board().beat_ns.store(now_ns());
-    mine.words().grant.store(node::grant_word(++grant, TimeGrant::Held));
-    mine.board().changes.fetch_add(1);
-  }
+  void hold() { mine.decide(TimeGrant::Held); }
+  void revoke() { mine.decide(TimeGrant::None); }
 
   static constexpr std::uint32_t slot = 3;
   BoardFile mine;
   BoardFile above;
-  std::uint32_t grant = 0;
   NoTenant tenant;
   lease::Leases leases{lease::LeaseSettings{}, tenant};
   lease::Grants grants;
@@ -155,6 +113,99 @@ TEST_F(TimeLeaseTest, DoesNotWaitForWorkOnAnotherDevice) {
   program_->mine.words().yields_to.store(1U << TimeSharedProgram::slot);
   program_->above.board().devices[0].wants.store(1);
   EXPECT_LT(shortest_wait(), Yielding::longest_ns);
+}
+
+// A stream whose host function does not end before let_end(). Its context becomes current and ends
+// with it, and so do the lease's events.
+class StuckStream {
+ public:
+  StuckStream(const Driver& driver, TimeLease& lease) : driver_(driver), lease_(lease) {
+    EXPECT_CUDA(driver.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
+    const auto stuck = [](void* may_end) {
+      while (!static_cast<std::atomic<bool>*>(may_end)->load()) ::usleep(100);
+    };
+    EXPECT_CUDA(driver.cuLaunchHostFunc(stream_, stuck, &may_end_));
+  }
+  ~StuckStream() {
+    let_end();
+    EXPECT_CUDA(driver_.cuStreamSynchronize(stream_));
+    lease_.context_ends(context_.get());
+  }
+  StuckStream(const StuckStream&) = delete;
+  StuckStream& operator=(const StuckStream&) = delete;
+
+  void let_end() { may_end_ = true; }
+  StreamName name() const { return {.handle = stream_, .null_is_per_thread = false}; }
+
+ private:
+  const Driver& driver_;
+  TimeLease& lease_;
+  OwnContext context_;
+  CUstream stream_ = nullptr;
+  std::atomic<bool> may_end_{false};
+};
+
+class TimeLeaseTrace : public TimeLeaseTest {
+ protected:
+  // The waits for a time grant that the trace has of `run`.
+  template <class Run>
+  std::vector<TraceRecord> waits_during(Run&& run) {
+    const std::string path = folder_.in("t" + std::to_string(++traces_));
+    auto writer = TraceWriter::start({.file = path});
+    EXPECT_TRUE(writer.ok());
+    run();
+    EXPECT_TRUE((*writer)->finish());
+    std::vector<TraceRecord> waits = records_of(path);
+    std::erase_if(waits,
+                  [](const TraceRecord& one) { return one.event != TraceEvent::TimeGrantWait; });
+    return waits;
+  }
+
+ private:
+  OwnFolder folder_;
+  int traces_ = 0;
+};
+
+TEST_F(TimeLeaseTrace, HasTheWaitForAGrantWithItsCallAndItsTime) {
+  program_->revoke();
+  std::uint64_t took = 0;
+  const auto waits = waits_during([&] {
+    std::thread service{[&] {
+      ::usleep(30'000);
+      program_->hold();
+    }};
+    took = wait_of_a_launch();
+    service.join();
+  });
+  ASSERT_EQ(waits.size(), 1u);
+  EXPECT_EQ(waits[0].device, 0);
+  EXPECT_EQ(waits[0].call, static_cast<std::uint16_t>(Call::cuLaunchKernel));
+  EXPECT_GT(waits[0].other, 20'000'000u);
+  EXPECT_LE(waits[0].other, took);
+}
+
+TEST_F(TimeLeaseTrace, HasTheWaitForTheForeground) {
+  program_->mine.words().yields_to.store(1U << TimeSharedProgram::slot);
+  program_->above.words().wants.store(1);
+  const auto waits = waits_during([&] {
+    program_->hold();
+    wait_of_a_launch();
+  });
+  ASSERT_EQ(waits.size(), 1u);
+  EXPECT_GE(waits[0].other, Yielding::longest_ns / 2);
+}
+
+TEST_F(TimeLeaseTrace, HasNoWaitOfAProcessWithAGrant) {
+  const StuckStream stream{driver(), program_->lease};
+  program_->mine.words().window.store(1);
+  std::uint64_t waited = 0;
+  const auto waits = waits_during([&] {
+    program_->hold();
+    program_->lease.submitted(Call::cuLaunchKernel, stream.name(), 1);
+    waited = wait_of_a_launch();  // for what it has in flight
+  });
+  EXPECT_GT(waited, 4'000'000u);
+  EXPECT_TRUE(waits.empty());
 }
 
 }  // namespace

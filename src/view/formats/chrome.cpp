@@ -43,11 +43,13 @@ class ChromeEvents final : public MemorySink {
       case TraceEvent::Launch:
       case TraceEvent::GraphLaunch:
       case TraceEvent::Wait:
-        return complete(record, record.other);
+        return complete(record, record.other, name_of_call(record));
+      case TraceEvent::TimeGrantWait:  // inside the call that waited
+        return complete(record, record.other, "wait for a time grant");
       case TraceEvent::Copy:
       case TraceEvent::Set:
       case TraceEvent::Prefetch:
-        return complete(record, record.detail);
+        return complete(record, record.detail, name_of_call(record));
       case TraceEvent::AllocateFailed:
       case TraceEvent::OutOfMemory:
       case TraceEvent::Move:
@@ -85,9 +87,11 @@ class ChromeEvents final : public MemorySink {
                       in_microseconds(time)));
     ids_.erase(id);
   }
-  void complete(const TraceRecord& record, std::uint64_t took) {
+  std::string name_of_call(const TraceRecord& record) const {
     const std::string_view call = header_.call(record.call);
-    const std::string name{call.empty() ? name_of(record.event) : call};
+    return std::string{call.empty() ? name_of(record.event) : call};
+  }
+  void complete(const TraceRecord& record, std::uint64_t took, const std::string& name) {
     event(fmt::format(R"("ph":"X","cat":"call","name":{},"tid":{},"ts":{},"dur":{},)"
                       R"("args":{{"bytes":{},"stream":"{:#x}","result":{}}})",
                       quoted_for_json(name), record.thread, in_microseconds(record.time),
