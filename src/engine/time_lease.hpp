@@ -40,6 +40,9 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
   // Call after the driver has seen the call, on the thread that made it. Calls of one kind are
   // assumed to take about the same time.
   void submitted(Call call, StreamName stream, std::uint64_t kind);
+  // The same for a call that may hold its stream. The call itself is not in flight, since it does
+  // not use the device; work behind it is in flight until it has really ended.
+  void may_hold(StreamName stream);
 
   // Call before the driver destroys the context: its events are not queried again.
   void context_ends(CUcontext context);
@@ -57,6 +60,7 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
     std::uint32_t operations = 0;
     std::uint64_t estimate_ns = 0;
     std::uint64_t kind = 0;  // shared by all operations; 0 if they differ
+    bool may_be_held = false;
     std::uint64_t began_at = 0;
     CUevent last_mark = nullptr;  // the last that completed
     std::uint64_t last_mark_at = 0;
@@ -113,7 +117,9 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
   void wants(OfDevice& device);
   void suspend_sharing(const char* why);
 
+  static Stream named(CUcontext context, StreamName stream);
   static Stream* find(OfDevice& device, const Stream& stream);
+  static Stream& find_or_add(OfDevice& device, const Stream& stream);
   CUevent mark(const Stream& stream);
   void look_at_flights(OfDevice& device, std::uint64_t now);
   bool is_done(const Flight& flight);

@@ -31,41 +31,36 @@ void TimeLease::submitted(Call call, StreamName stream, std::uint64_t kind) {
   OfDevice* const device = device_of_this_thread();
   const CUcontext context = current_context(dependencies_.driver);
   if (device == nullptr || context == nullptr) return;
-  Stream now_marked{.context = context,
-                    .handle = stream.explicit_handle(),
-                    .thread = stream.is_per_thread() ? ::pthread_self() : 0};
+  Stream now_marked;
   {
     const Holding holding{lock_};
     device->admitted_at = 0;
     if (has_ended) return;
-    Stream* known = find(*device, now_marked);
-    if (known == nullptr) {
-      // When the table is full, start over: the most recent streams refill it.
-      if (device->stream_count == most_streams) device->stream_count = 0;
-      known = &device->streams[device->stream_count++];
-      *known = now_marked;
-    }
+    Stream& known = find_or_add(*device, named(context, stream));
     const std::uint64_t now = now_ns();
     const bool is_known = device->estimates.knows(kind);
     // Unknown work may be long, so it fills the window.
     const std::uint64_t window_ns = std::uint64_t{device->words->window.load()} * 1'000;
     const std::uint64_t estimate =
         is_known ? device->estimates.of(kind) : std::max(device->estimates.of(kind), window_ns);
-    if (known->operations++ == 0) {
-      known->began_at = now;
-      known->kind = kind;
+    if (known.operations++ == 0) {
+      known.began_at = now;
+      known.kind = kind;
     }
-    if (known->kind != kind) known->kind = 0;
-    known->estimate_ns += estimate;
+    if (known.kind != kind) known.kind = 0;
+    known.estimate_ns += estimate;
     device->in_flight_ns += estimate;
     device->ends_at = std::max(device->ends_at, now) + estimate;
     device->words->in_flight_until_ns.store(device->ends_at, std::memory_order_relaxed);
-    const bool is_due = !is_known || known->estimate_ns >= mark_every(window_ns) ||
-                        known->operations >= mark_every_operations;
+    // Without a mark, work that is held would count as ended before it has begun.
+    const bool is_due = !is_known || known.may_be_held ||
+                        known.estimate_ns >= mark_every(window_ns) ||
+                        known.operations >= mark_every_operations;
     if (!is_due || device->flight_count == most_flights) return;
-    now_marked = *known;
-    known->operations = 0;
-    known->estimate_ns = 0;
+    now_marked = known;
+    known.operations = 0;
+    known.estimate_ns = 0;
+    known.may_be_held = false;
   }
   const CUevent event = mark(now_marked);
   const Holding holding{lock_};
@@ -77,6 +72,15 @@ void TimeLease::submitted(Call call, StreamName stream, std::uint64_t kind) {
     give_back(context, event);
     device->in_flight_ns -= std::min(device->in_flight_ns, now_marked.estimate_ns);
   }
+}
+
+void TimeLease::may_hold(StreamName stream) {
+  if (stays_out_.load() || dependencies_.captures.any()) return;
+  OfDevice* const device = device_of_this_thread();
+  const CUcontext context = current_context(dependencies_.driver);
+  if (device == nullptr || context == nullptr) return;
+  const Holding holding{lock_};
+  find_or_add(*device, named(context, stream)).may_be_held = true;
 }
 
 // Returns nullptr if no mark is possible. On a legacy stream that orders others, an event would be
@@ -119,6 +123,19 @@ void TimeLease::give_back(CUcontext context, CUevent event) {
   }
 }
 
+TimeLease::Stream TimeLease::named(CUcontext context, StreamName stream) {
+  return {.context = context,
+          .handle = stream.explicit_handle(),
+          .thread = stream.is_per_thread() ? ::pthread_self() : 0};
+}
+
+TimeLease::Stream& TimeLease::find_or_add(OfDevice& device, const Stream& stream) {
+  if (Stream* const known = find(device, stream)) return *known;
+  // When the table is full, start over: the most recent streams refill it.
+  if (device.stream_count == most_streams) device.stream_count = 0;
+  return device.streams[device.stream_count++] = stream;
+}
+
 TimeLease::Stream* TimeLease::find(OfDevice& device, const Stream& stream) {
   for (std::size_t i = 0; i < device.stream_count; ++i) {
     if (device.streams[i].is(stream)) return &device.streams[i];
@@ -159,8 +176,8 @@ void TimeLease::look_at_flights(OfDevice& device, std::uint64_t now) {
   if (left == 0) device.ends_at = std::min(device.ends_at, now + mark_every_ns);
 }
 
-// Work queued after other work of its stream began when that work ended; otherwise, all the elapsed
-// time counts, the driver's included.
+// Work queued after other work of its stream began when that work ended; otherwise, and if the
+// stream was held, all the elapsed time counts, the driver's included.
 void TimeLease::has_ended(OfDevice& device, const Flight& flight, std::uint64_t now) {
   const Stream& of = flight.of;
   device.progress_at = now;
@@ -177,7 +194,8 @@ void TimeLease::has_ended(OfDevice& device, const Flight& flight, std::uint64_t 
     took = std::min(took, static_cast<std::uint64_t>(static_cast<double>(milliseconds) * 1e6));
   }
   const std::uint64_t each = took / std::max(1U, of.operations);
-  if (follows || !device.estimates.knows(of.kind) || each < device.estimates.of(of.kind)) {
+  const bool is_exact = follows && !of.may_be_held;
+  if (is_exact || !device.estimates.knows(of.kind) || each < device.estimates.of(of.kind)) {
     device.estimates.learn(of.kind, each);
   }
   if (flight.mark == nullptr) return;

@@ -89,7 +89,7 @@ inline constexpr bool is_described = false;
 
 // What to record once the driver has accepted work. note_submitted() does all of it, for calls that
 // are not common.
-void note_device_work(Engine& engine, Call call, Flavour flavour, CUstream stream,
+void note_device_time(Engine& engine, Call call, Flavour flavour, CUstream stream,
                       std::uint64_t kind);
 void note_submitted(Engine& engine, Call call, Flavour flavour, CUstream stream, bool names_stream);
 
@@ -171,9 +171,9 @@ class Forward {
       if constexpr (is_common<call>) {
         engine_.submission_epoch().leave();
         note_side_of_barrier(arguments...);
-        if constexpr (is_device_work(call)) {
+        if constexpr (is_device_work(call) || may_hold_stream(call)) {
           if (engine_.time_lease().counts()) [[unlikely]] {
-            note_device_work(engine_, call, flavour_, stream_among(arguments...),
+            note_device_time(engine_, call, flavour_, stream_among(arguments...),
                              kind_among(arguments...));
           }
         }

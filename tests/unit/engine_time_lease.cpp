@@ -121,6 +121,7 @@ class StuckStream {
  public:
   StuckStream(const Driver& driver, TimeLease& lease) : driver_(driver), lease_(lease) {
     EXPECT_CUDA(driver.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
+    EXPECT_CUDA(driver.cuStreamCreate(&beside_, CU_STREAM_NON_BLOCKING));
     const auto stuck = [](void* may_end) {
       while (!static_cast<std::atomic<bool>*>(may_end)->load()) ::usleep(100);
     };
@@ -136,14 +137,85 @@ class StuckStream {
 
   void let_end() { may_end_ = true; }
   StreamName name() const { return {.handle = stream_, .null_is_per_thread = false}; }
+  // Another stream of the context, which is free.
+  StreamName beside() const { return {.handle = beside_, .null_is_per_thread = false}; }
 
  private:
   const Driver& driver_;
   TimeLease& lease_;
   OwnContext context_;
   CUstream stream_ = nullptr;
+  CUstream beside_ = nullptr;
   std::atomic<bool> may_end_{false};
 };
+
+// Work on a stream that a host function holds.
+class TimeLeaseBehindAHostFunction : public TimeLeaseTest {
+ protected:
+  static constexpr std::uint64_t kind = 7;
+
+  // The lease takes this kind for work of a few microseconds at most, which needs no mark of its
+  // own.
+  void teach(StreamName stream) {
+    for (int i = 0; i < 100; ++i) {
+      program_->lease.submitted(Call::cuLaunchKernel, stream, kind);
+      EXPECT_CUDA(driver().cuStreamSynchronize(stream.handle));
+      program_->lease.forget_ended_work();
+    }
+  }
+  bool drains_within(std::uint64_t ns) {
+    const std::uint64_t until = now_ns() + ns;
+    while (!program_->mine.is_drained() && now_ns() < until) ::usleep(500);
+    return program_->mine.is_drained();
+  }
+};
+
+TEST_F(TimeLeaseBehindAHostFunction, IsInFlightUntilItHasEnded) {
+  StuckStream stream{driver(), program_->lease};
+  teach(stream.beside());
+  program_->lease.may_hold(stream.name());
+  program_->lease.submitted(Call::cuLaunchKernel, stream.name(), kind);
+  program_->revoke();
+  EXPECT_FALSE(drains_within(50'000'000)) << "another process would get the grant";
+  stream.let_end();
+  EXPECT_TRUE(drains_within(5'000'000'000));
+}
+
+TEST_F(TimeLeaseBehindAHostFunction, IsNotTakenForLongWorkFromThenOn) {
+  StuckStream stream{driver(), program_->lease};
+  program_->mine.words().window.store(10'000);
+  teach(stream.beside());
+  program_->lease.submitted(Call::cuLaunchKernel, stream.name(), kind + 1);
+  const auto sleep = [](void* /*data*/) { ::usleep(30'000); };
+  EXPECT_CUDA(driver().cuLaunchHostFunc(stream.name().handle, sleep, nullptr));
+  program_->lease.may_hold(stream.name());
+  program_->lease.submitted(Call::cuLaunchKernel, stream.name(), kind);
+  stream.let_end();
+  EXPECT_CUDA(driver().cuStreamSynchronize(stream.name().handle));
+  program_->lease.forget_ended_work();
+  const std::uint64_t before = now_ns();
+  program_->lease.submitted(Call::cuLaunchKernel, stream.beside(), kind);
+  EXPECT_LT(program_->mine.words().in_flight_until_ns.load(), before + 5'000'000);
+}
+
+TEST_F(TimeLeaseBehindAHostFunction, DoesNotCountIfThereIsNone) {
+  const StuckStream stream{driver(), program_->lease};
+  program_->lease.may_hold(stream.name());
+  program_->revoke();
+  EXPECT_TRUE(drains_within(5'000'000'000)) << "the device is free";
+}
+
+// The host function may wait for the very launch that waits for room.
+TEST_F(TimeLeaseBehindAHostFunction, DoesNotKeepLaunchesWaitingForever) {
+  StuckStream stream{driver(), program_->lease};
+  program_->mine.words().window.store(1);
+  program_->hold();
+  program_->lease.may_hold(stream.name());
+  program_->lease.submitted(Call::cuLaunchKernel, stream.name(), kind);
+  const std::uint64_t waited = wait_of_a_launch();
+  EXPECT_GT(waited, 4'000'000u);
+  EXPECT_LT(waited, 4'000'000'000u);
+}
 
 class TimeLeaseTrace : public TimeLeaseTest {
  protected:
