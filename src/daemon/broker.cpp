@@ -308,6 +308,9 @@ void Broker::carry_out(const Decision& decision, Microseconds now) {
     say(refused->client, refusal_of(*refused));
   } else if (const auto* asked = std::get_if<ReclaimRequested>(&decision)) {
     note_move(*asked, now);
+    if (asked->step == ReclaimStep::Pause) {
+      say(asked->client, WorkDeadline{asked->revision, asked->work_within});
+    }
     say(asked->client,
         ReclaimDemand{asked->revision, uuid_of(asked->place), asked->step, asked->bytes,
                       asked->deadline > now ? asked->deadline - now : 0});
@@ -321,8 +324,12 @@ void Broker::carry_out(const Decision& decision, Microseconds now) {
     say(over->client, TurnNotice{false, 0});
     time_.has_memory_turn(over->client, false, now);
   } else if (const auto* off = std::get_if<TurnsSuspended>(&decision)) {
-    CUVMM_LOG(Warning, "work of %s outlasted its turn: no turns at its devices for %.0f s",
-              name_of(off->because_of).c_str(), static_cast<double>(off->until - now) / 1e6);
+    CUVMM_LOG(Warning,
+              "work of %s outlasted its turn: in flight for %.0f ms, at most %.0f ms are allowed; "
+              "no turns on %s for %.0f s",
+              name_of(off->because_of).c_str(), static_cast<double>(off->in_flight) / 1e3,
+              static_cast<double>(off->longest) / 1e3, place_name(off->place).c_str(),
+              static_cast<double>(off->until - now) / 1e6);
     for (const auto& [id, party] : parties_) {
       if (party.is_client) say(id, TurnsOff{uuid_of(off->place), off->until - now});
     }

@@ -99,6 +99,7 @@ class Leases final : public Lessor {
   bool take_note(const node::ReclaimDemand& said);
   bool take_note(const node::PauseWithGroup& said);
   bool take_note(const node::NextGroupStep& said);
+  bool take_note(const node::WorkDeadline& said);
 
   // The second thread.
   static void* serve_demands(void* leases);
@@ -107,6 +108,7 @@ class Leases final : public Lessor {
   void give_again_later(const node::ReclaimDemand& demand);
   bool pause_for(const node::ReclaimDemand& demand);
   bool pauses_with_group(const node::ReclaimDemand& demand);
+  std::optional<Duration> work_deadline(const node::ReclaimDemand& demand);
   Result<void> pause_with_group(Duration within, const node::ReclaimDemand& demand);
   bool may_move_with_group(std::uint64_t until);
   void wait_for_group(Holding& holding, std::uint64_t until);
@@ -158,8 +160,9 @@ class Leases final : public Lessor {
   std::vector<Pending> pending_;
   std::vector<Pending> abandoned_;  // no thread waits for the answer any more
   std::vector<node::ReclaimDemand> demands_;
-  std::vector<node::Revision> with_group_;         // pauses to be made together with the group
-  std::optional<node::NextGroupStep> group_step_;  // the last one that came
+  std::vector<node::Revision> with_group_;          // pauses to be made together with the group
+  std::optional<node::NextGroupStep> group_step_;   // the last one that came
+  std::vector<node::WorkDeadline> work_deadlines_;  // of pauses that have not begun
   node::RequestId last_request_ = 0;
   std::vector<node::ShareKey> shares_;  // the newest, the oldest first
   std::size_t unsaid_shares_ = 0;       // how many of them the service has not been told

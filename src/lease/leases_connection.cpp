@@ -122,7 +122,7 @@ void Leases::listen() {
     const Holding holding{lock_};
     is_silent_ = false;
     const bool goes_on = hear_one_of<Accepted, Rejected, PlaceTerms, LeaseGrant, LeaseRefusal,
-                                     ReclaimDemand, PauseWithGroup, NextGroupStep>(
+                                     ReclaimDemand, PauseWithGroup, NextGroupStep, WorkDeadline>(
         std::span{packet}.first(static_cast<std::size_t>(got)),
         [this](const auto& said) { return take_note(said); });
     heard_.notify_all();
@@ -175,6 +175,7 @@ void Leases::lose() {
   socket_.close();
   demands_.clear();
   with_group_.clear();
+  work_deadlines_.clear();
   for (Pending& pending : pending_) pending.state = Pending::State::Lost;
   heard_.notify_all();
 }
@@ -252,6 +253,11 @@ bool Leases::take_note(const PauseWithGroup& said) {
 
 bool Leases::take_note(const NextGroupStep& said) {
   group_step_ = said;
+  return true;
+}
+
+bool Leases::take_note(const WorkDeadline& said) {
+  work_deadlines_.push_back(said);
   return true;
 }
 

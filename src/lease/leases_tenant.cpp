@@ -17,6 +17,7 @@ namespace {
 constexpr std::uint64_t between_looks = 100 * a_millisecond;
 constexpr std::uint64_t between_reports = 1000 * a_millisecond;
 constexpr std::uint64_t surplus_stays = 1000 * a_millisecond;
+constexpr Microseconds longest_pause = 60'000'000;
 constexpr std::uint64_t short_for = 10'000 * a_millisecond;
 // For work in flight, before it counts as waiting for other members of the group.
 constexpr std::uint64_t shortest_patience = 50 * a_millisecond;
@@ -94,30 +95,36 @@ void Leases::give_again_later(const ReclaimDemand& demand) {
   find(demand.place)->short_until = now_ns() + short_for;
 }
 
-// Waits for running work for half of the given time, then asks the service for more time and waits
-// once more. A program whose work does not end by then cannot take turns.
+// Waits for running work until the service's deadline for that. Once half of the time for the pause
+// has passed, asks the service for more. A program whose work takes longer cannot take turns.
 bool Leases::pause_for(const ReclaimDemand& demand) {
   if (tenant_.is_paused()) return true;
   {
     const Holding holding{lock_};
     for (Leased& place : places()) place.held_before = place.budget->committed_bytes();
   }
-  const Duration within{std::clamp<std::uint64_t>(demand.within, 100'000, 60'000'000)};
+  const Duration within{std::clamp<std::uint64_t>(demand.within, 100'000, longest_pause)};
+  // Older services give no deadline.
+  const Duration work_within = work_deadline(demand).value_or(within);
   const bool is_with_group = pauses_with_group(demand);
-  const auto pause = [&] {
-    return is_with_group ? pause_with_group(within / 2, demand) : tenant_.pause(within / 2, {});
+  const auto pause = [&](Duration at_most) {
+    return is_with_group ? pause_with_group(at_most, demand) : tenant_.pause(at_most, {});
   };
-  auto paused = pause();
-  if (!paused.ok() && paused.error().kind == ErrorKind::TimedOut) {
+  const auto has_timed_out = [](const Result<void>& paused) {
+    return !paused.ok() && paused.error().kind == ErrorKind::TimedOut;
+  };
+  const Duration first = std::min(within / 2, work_within);
+  auto paused = pause(first);
+  if (has_timed_out(paused) && first < work_within) {
     {
       const Holding holding{lock_};
       send(ReclaimAnswer{demand.revision, demand.place, ReclaimOutcome::Deferred, 0});
     }
-    paused = pause();
+    paused = pause(work_within - first);
+  }
+  if (has_timed_out(paused)) {
     const Holding holding{lock_};
-    if (!paused.ok() && paused.error().kind == ErrorKind::TimedOut) {
-      send(OutlastedTurn{static_cast<Microseconds>(within.count())});
-    }
+    send(OutlastedTurn{static_cast<Microseconds>(work_within.count())});
   }
   if (!paused.ok()) {
     CUVMM_LOG_RARELY(Info, "the node's service asked for a pause: %s",
@@ -138,6 +145,17 @@ bool Leases::pause_for(const ReclaimDemand& demand) {
 bool Leases::pauses_with_group(const ReclaimDemand& demand) {
   const Holding holding{lock_};
   return std::erase(with_group_, demand.revision) != 0;
+}
+
+std::optional<Duration> Leases::work_deadline(const ReclaimDemand& demand) {
+  const Holding holding{lock_};
+  const auto found =
+      std::find_if(work_deadlines_.begin(), work_deadlines_.end(),
+                   [&](const WorkDeadline& one) { return one.revision == demand.revision; });
+  if (found == work_deadlines_.end()) return {};
+  const Duration within{std::min(found->within, longest_pause)};
+  work_deadlines_.erase(work_deadlines_.begin(), found + 1);
+  return within;
 }
 
 void Leases::wait_for_group(Holding& holding, std::uint64_t until) {

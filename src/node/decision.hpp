@@ -73,6 +73,7 @@ struct ReclaimRequested {
   ReclaimStep step = ReclaimStep::Cache;
   Size bytes = 0;  // at least; 0: pause with the rest of the group
   Microseconds deadline = 0;
+  Microseconds work_within = 0;   // of a pause: how long to wait for the client's work to end
   std::optional<ClientId> asker;  // none: its limit was lowered, or the place is overcommitted
 };
 enum class ReclaimEnd : std::uint8_t { Applied, Refused, Expired, ClientGone };
@@ -104,6 +105,8 @@ struct GroupChanged {
 struct TurnsSuspended {
   PlaceId place = 0;
   ClientId because_of = 0;
+  Microseconds in_flight = 0;  // how long its work has been, since it was to pause
+  Microseconds longest = 0;    // how long it may be
   Microseconds until = 0;
 };
 

@@ -76,7 +76,8 @@ struct ReclaimAnswered {
   ReclaimOutcome outcome = ReclaimOutcome::Applied;
   Size returned = 0;  // counts even if the revision has already ended
 };
-// The client's work has been in flight for longer than a turn, so it cannot be stopped.
+// The client's work has not ended while it was to pause. Counts only if that has been so for as
+// long as a turn of its group.
 struct WorkOutlastedTurn {
   ClientId client = 0;
 };

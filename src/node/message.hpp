@@ -239,13 +239,23 @@ struct SharesHandles {
   static constexpr auto fields(auto& self, auto&& field) { field(self.keys); }
 };
 
+// From the service, before the ReclaimDemand of this revision, which is a pause: how long the
+// client waits for its work to end. Work that takes longer outlasts a turn (OutlastedTurn).
+struct WorkDeadline {
+  Revision revision = 0;
+  Microseconds within = 0;
+  static constexpr auto fields(auto& self, auto&& field) {
+    field(self.revision), field(self.within);
+  }
+};
+
 // A kind's number is its position in this list, counted from 1. Add new kinds at the end.
 using NodeMessage =
     std::variant<Greeting, HeldAlready, LeaseAsk, LeaseReturn, UseReport, ReclaimAnswer,
                  OutlastedTurn, Accepted, Rejected, PlaceTerms, LeaseGrant, LeaseRefusal,
                  ReclaimDemand, TurnNotice, TurnsOff, LeaseCancel, TimeWish, TimeNews, TimeBoard,
                  PausesWithGroup, PauseWithGroup, StandsStill, NextGroupStep, YieldsToForeground,
-                 ForegroundBoard, SharesHandles>;
+                 ForegroundBoard, SharesHandles, WorkDeadline>;
 
 // Truncates names to `longest_name`, holders to `most_holders` and keys to `most_share_keys`.
 std::vector<std::byte> encode(const NodeMessage& message);

@@ -242,7 +242,8 @@ void NodePolicy::on(const ReclaimAnswered& event) {
   }
   if (event.outcome == ReclaimOutcome::Deferred && !open->was_deferred) {
     open->was_deferred = true;
-    open->deadline = now_ + reclaim_time(open->step, open->bytes);
+    open->deadline =
+        std::max(now_, open->began + open->work_within) + reclaim_time(open->step, open->bytes);
     open->bytes -= std::min(open->bytes, returned);
     return;
   }
@@ -267,15 +268,21 @@ void NodePolicy::on(const ReclaimAnswered& event) {
               event.outcome == ReclaimOutcome::Applied ? ReclaimEnd::Applied : ReclaimEnd::Refused);
 }
 
-// The group cannot be paused, so no group takes turns at its places for a while.
+// The group cannot be paused, so no group takes turns at its places for a while. A client cannot
+// bring that about without being asked to pause, or sooner than its work may take.
 void NodePolicy::on(const WorkOutlastedTurn& event) {
   const NodeClient* const client = books_.find_client(event.client);
   if (client == nullptr) return;
+  const OpenReclaim* const pause = reclaims_.pause_of(event.client);
+  if (pause == nullptr || now_ < pause->began + pause->longest_work) return;
+  if (no_turns_before(client->group) > now_) return;
+  const Microseconds in_flight = now_ - pause->began;
+  const Microseconds longest = pause->longest_work;
   const std::set<PlaceId> places = places_of(client->group);
   const Microseconds until = now_ + times_.without_turns;
   for (const PlaceId place : places) {
     books_.place(place).turns_suspended_until = until;
-    decisions_.emplace_back(TurnsSuspended{place, event.client, until});
+    decisions_.emplace_back(TurnsSuspended{place, event.client, in_flight, longest, until});
   }
   end_turns_at(places);
 }

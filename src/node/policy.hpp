@@ -96,6 +96,7 @@ class NodePolicy {
   bool ask_for(const Shortage& shortage, Microseconds latest);
 
   Microseconds reclaim_time(ReclaimStep step, Size bytes) const;
+  Microseconds longest_in_flight(const std::string& group) const;
   void ask_back(const PlannedReclaim& planned, Microseconds latest, std::optional<ClientId> asker);
   void end_reclaim(Revision revision, ReclaimEnd how);
   void reclaim_beyond_limits(PlaceId place);

@@ -155,11 +155,33 @@ Microseconds NodePolicy::reclaim_time(ReclaimStep step, Size bytes) const {
 
 void NodePolicy::ask_back(const PlannedReclaim& planned, Microseconds latest,
                           std::optional<ClientId> asker) {
-  const Microseconds deadline = std::min(latest, now_ + reclaim_time(planned.step, planned.bytes));
-  const OpenReclaim& open =
-      reclaims_.open(planned.client, planned.place, planned.step, planned.bytes, deadline);
+  OpenReclaim request{
+      .client = planned.client,
+      .place = planned.place,
+      .step = planned.step,
+      .bytes = planned.bytes,
+      .began = now_,
+      .deadline = std::min(latest, now_ + reclaim_time(planned.step, planned.bytes))};
+  if (planned.step == ReclaimStep::Pause) {
+    const std::string& group = books_.find_client(planned.client)->group;
+    request.longest_work = longest_in_flight(group);
+    request.work_within = std::min(request.longest_work, latest - std::min(latest, now_));
+  }
+  const OpenReclaim& open = reclaims_.open(request);
   decisions_.emplace_back(ReclaimRequested{open.client, open.revision, open.place, open.step,
-                                           open.bytes, open.deadline, asker});
+                                           open.bytes, open.deadline, open.work_within, asker});
+}
+
+// Work of the group that is in flight for longer outlasts a turn.
+Microseconds NodePolicy::longest_in_flight(const std::string& group) const {
+  Size on_devices = 0;
+  for (const ClientId id : books_.members(group)) {
+    for (const auto& [place, holding] : books_.find_client(id)->at) {
+      if (books_.find_place(place)->kind == PlaceKind::Device) on_devices += holding.leased;
+    }
+  }
+  const Microseconds usual_swap = time_at_rate(on_devices, times_.swapped_per_second);
+  return std::max(times_.outlasts, turns_.quantum_of(group, usual_swap));
 }
 
 void NodePolicy::end_reclaim(Revision revision, ReclaimEnd how) {

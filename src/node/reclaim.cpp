@@ -155,9 +155,10 @@ class ReclaimPlanner {
 
 }  // namespace
 
-OpenReclaim& OpenReclaims::open(ClientId client, PlaceId place, ReclaimStep step, Size bytes,
-                                Microseconds deadline) {
-  return open_.emplace_back(OpenReclaim{++last_, client, place, step, bytes, deadline, false});
+OpenReclaim& OpenReclaims::open(const OpenReclaim& request) {
+  OpenReclaim& opened = open_.emplace_back(request);
+  opened.revision = ++last_;
+  return opened;
 }
 
 OpenReclaim* OpenReclaims::find(ClientId client, Revision revision) {
@@ -199,6 +200,13 @@ bool OpenReclaims::is_to_pause(ClientId client, PlaceId place) const {
   return std::any_of(open_.begin(), open_.end(), [&](const OpenReclaim& one) {
     return one.client == client && one.place == place && one.step == ReclaimStep::Pause;
   });
+}
+
+const OpenReclaim* OpenReclaims::pause_of(ClientId client) const {
+  const auto found = std::find_if(open_.begin(), open_.end(), [&](const OpenReclaim& one) {
+    return one.client == client && one.step == ReclaimStep::Pause;
+  });
+  return found == open_.end() ? nullptr : &*found;
 }
 
 ReclaimPlan plan_reclaims(const NodeBooks& books, const OpenReclaims& open,

@@ -24,6 +24,9 @@ struct OpenReclaim {
   PlaceId place = 0;
   ReclaimStep step = ReclaimStep::Cache;
   Size bytes = 0;
+  Microseconds began = 0;
+  Microseconds longest_work = 0;  // of a pause: work that takes longer outlasts a turn
+  Microseconds work_within = 0;   // the client waits no longer than that for its work
   Microseconds deadline = 0;
   bool was_deferred = false;
 };
@@ -31,8 +34,8 @@ struct OpenReclaim {
 // The reclaim requests that have not ended.
 class OpenReclaims {
  public:
-  OpenReclaim& open(ClientId client, PlaceId place, ReclaimStep step, Size bytes,
-                    Microseconds deadline);
+  // Numbers the request.
+  OpenReclaim& open(const OpenReclaim& request);
   const std::vector<OpenReclaim>& all() const { return open_; }
   OpenReclaim* find(ClientId client, Revision revision);
   // Removes and returns the request, which must be open.
@@ -42,6 +45,8 @@ class OpenReclaims {
   Size expected_of(ClientId client, PlaceId place) const;
   bool has(ClientId client, PlaceId place) const;
   bool is_to_pause(ClientId client, PlaceId place) const;
+  // The oldest pause that the client owes; nullptr if there is none.
+  const OpenReclaim* pause_of(ClientId client) const;
 
  private:
   Revision last_ = 0;

@@ -54,14 +54,21 @@ struct PolicyTimes {
   // A turn's length as a multiple of the time that getting its memory took. Bringing the contents
   // back takes as long again, so this keeps both below a tenth of the time.
   std::uint64_t quantum_per_swap = 25;
+  // Work outlasts a turn if it is in flight for as long as a turn of its group, and at least so
+  // long. Before its first turn, a group is taken to swap its memory at this rate.
+  Microseconds outlasts = 100'000;
+  Size swapped_per_second = 20 * GiB;
   Microseconds without_turns = 10'000'000;  // suspension after work outlasts a turn
 };
 
+constexpr Microseconds time_at_rate(Size bytes, Size per_second) {
+  return static_cast<Microseconds>(static_cast<double>(bytes) / static_cast<double>(per_second) *
+                                   1e6);
+}
+
 // The time that moving `bytes` adds to a deadline.
 constexpr Microseconds time_to_move(const PolicyTimes& times, Size bytes) {
-  if (times.moved_per_second == 0) return 0;
-  return static_cast<Microseconds>(static_cast<double>(bytes) /
-                                   static_cast<double>(times.moved_per_second) * 1e6);
+  return times.moved_per_second == 0 ? 0 : time_at_rate(bytes, times.moved_per_second);
 }
 
 }  // namespace cuvmm::node

@@ -43,7 +43,7 @@ std::vector<std::string> TurnTable::start(const std::vector<TurnWish>& wishes, M
       // No credit for time in which it wanted no turn.
       used.time = std::max(used.time, newest_time_);
       newest_time_ = used.time;
-      turns_.push_back({wish.group, wish.places, now, now, quantum_of(used), {}});
+      turns_.push_back({wish.group, wish.places, now, now, quantum_after(used.last_swap), {}});
       started.push_back(wish.group);
     }
     taken.insert(wish.places.begin(), wish.places.end());
@@ -69,7 +69,13 @@ void TurnTable::has_its_memory(GroupTurn& turn, Microseconds now) {
   Used& used = used_[turn.group];
   used.last_swap = now - turn.began;
   turn.has_its_memory_since = now;
-  turn.quantum = quantum_of(used);
+  turn.quantum = quantum_after(used.last_swap);
+}
+
+Microseconds TurnTable::quantum_of(const std::string& group, Microseconds usual_swap) const {
+  const auto known = used_.find(group);
+  const bool has_swapped = known != used_.end() && known->second.last_swap != 0;
+  return quantum_after(has_swapped ? known->second.last_swap : usual_swap);
 }
 
 void TurnTable::inherit(const std::string& other, const std::string& group) {
@@ -86,8 +92,8 @@ void TurnTable::forget(const std::string& group) {
   used_.erase(group);
 }
 
-Microseconds TurnTable::quantum_of(const Used& used) const {
-  return std::clamp(used.last_swap * times_.quantum_per_swap, times_.shortest_quantum,
+Microseconds TurnTable::quantum_after(Microseconds swap) const {
+  return std::clamp(swap * times_.quantum_per_swap, times_.shortest_quantum,
                     times_.longest_quantum);
 }
 

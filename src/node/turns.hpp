@@ -55,6 +55,8 @@ class TurnTable {
   // The group has all the memory it asked for. The time this took determines the length of its
   // turns.
   void has_its_memory(GroupTurn& turn, Microseconds now);
+  // The length of the group's turns. Before the first, its memory is taken to take `usual_swap`.
+  Microseconds quantum_of(const std::string& group, Microseconds usual_swap) const;
   // The group counts as having used at least as much time as the other.
   void inherit(const std::string& other, const std::string& group);
   // Call this once the group has no members.
@@ -65,7 +67,7 @@ class TurnTable {
     std::uint64_t time = 0;  // in microseconds at weight 1
     Microseconds last_swap = 0;
   };
-  Microseconds quantum_of(const Used& used) const;
+  Microseconds quantum_after(Microseconds swap) const;
 
   const PolicyTimes times_;
   std::vector<GroupTurn> turns_;

@@ -241,6 +241,37 @@ TEST(LeasedBudgets, AreEmptyInAPauseAndComeBackForAHeldCall) {
   EXPECT_EQ(world.budget.committed_bytes(), 64 * MiB);
 }
 
+// Returns the answers to a demand to pause while work does not end: the last one is a refusal.
+std::vector<node::ReclaimOutcome> answers_of_a_busy_client(std::uint64_t work_within,
+                                                           std::uint64_t within,
+                                                           std::uint64_t& took) {
+  LeasedWorld world;
+  world.begin();
+  world.tenant.busy = true;
+  world.service.hear<node::UseReport>();
+  const std::uint64_t began = now_us();
+  world.service.say(node::WorkDeadline{4, work_within});
+  world.service.say(node::ReclaimDemand{4, a_device, node::ReclaimStep::Pause, MiB, within});
+  std::vector<node::ReclaimOutcome> answers;
+  do {
+    answers.push_back(world.service.hear<node::ReclaimAnswer>().outcome);
+  } while (answers.back() == node::ReclaimOutcome::Deferred);
+  took = now_us() - began;
+  return answers;
+}
+
+TEST(LeasedBudgets, WaitForTheirWorkAsLongAsTheServiceSays) {
+  std::uint64_t took = 0;
+  EXPECT_EQ(answers_of_a_busy_client(150'000, 20'000'000, took),
+            std::vector{node::ReclaimOutcome::Refused});
+  EXPECT_GE(took, 150'000u);
+  EXPECT_LT(took, 5'000'000u) << "half of the time for the whole pause is 10 s";
+  const std::vector twice{node::ReclaimOutcome::Deferred, node::ReclaimOutcome::Refused};
+  EXPECT_EQ(answers_of_a_busy_client(500'000, 200'000, took), twice);
+  EXPECT_GE(took, 500'000u) << "the time for the whole pause, which it asks to extend, is 200 ms";
+}
+
+// As with a service that gives no deadline.
 TEST(LeasedBudgets, WorkThatDoesNotEndIsReportedAndThePauseRefused) {
   LeasedWorld world;
   world.begin();

@@ -4,8 +4,12 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <deque>
+#include <regex>
 
+#include "base/clock.hpp"
 #include "daemon/service_world.hpp"
 
 namespace cuvmm::test {
@@ -230,6 +234,47 @@ TEST_F(ProgramsOfANode, AJobIsStoppedBetweenItsCollectivesOnBothCards) {
   for (const char* gave : {"a0 gave 160", "a1 gave 160"}) {
     EXPECT_NE(log.find(gave), std::string::npos) << log;
   }
+}
+
+// Two jobs as above; each kernel of the first runs for a second once both ranks have met in it. The
+// first cannot give way in a turn's time: then all run as without the service.
+TEST_F(ProgramsOfANode, WorkOfASecondHoldsNobodyForLongerThanATurn) {
+  start_on(",devices=2");
+  std::deque<RunningProgram> ranks;
+  const auto begin = [&](const std::string& job, const std::string& rank, const std::string& ms) {
+    ranks.emplace_back(
+        test_program("rank",
+                     {rank, file(job + ".meeting"), "160", "3", "together", "1", "none", ms},
+                     {"--name", job + rank, "--group", job, "--node-wait", "80s"}),
+        required(), file(job));
+  };
+  begin("a", "0", "1000");
+  begin("a", "1", "1000");
+  const auto kernels_begun = [&] {
+    std::array<std::uint64_t, 2> of_rank{};
+    const std::string meeting = read_file("a.meeting");
+    if (meeting.size() < sizeof of_rank) return std::uint64_t{0};
+    std::memcpy(of_rank.data(), meeting.data(), sizeof of_rank);
+    return std::min(of_rank[0], of_rank[1]);
+  };
+  RawClient other = RawClient::at(*this, "other");
+  ASSERT_TRUE(other.hear<node::Accepted>());
+  ASSERT_TRUE(comes_true([&] { return kernels_begun() == 1; }));
+  const std::uint64_t asked_at = now_us();
+  other.say(node::LeaseAsk{.request = 1, .place = other.device(), .bytes = 200 * MiB});
+  ASSERT_TRUE(other.hear<node::TurnsOff>());
+  const std::uint64_t held = now_us() - asked_at;
+  EXPECT_GE(held, 100'000u);
+  EXPECT_LT(held, 1'000'000u);
+  const std::string log = read_file("service.log");
+  // 2 x 160 MiB at 20 GiB/s, 25 times.
+  EXPECT_TRUE(std::regex_search(log, std::regex{"work of a[01] outlasted its turn: in flight for "
+                                                "[0-9]+ ms, at most 391 ms are allowed; no turns"}))
+      << log;
+  other.close();
+  begin("b", "1", "0");
+  begin("b", "0", "0");
+  for (RunningProgram& rank : ranks) EXPECT_EQ(rank.wait(), 0) << read_file("a") << read_file("b");
 }
 
 // A rank whose peer has not started yet has a kernel that cannot be stopped: a program that needs

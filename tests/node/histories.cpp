@@ -170,7 +170,7 @@ void NodeHistory::lie() {
   const PlaceId place = any_place();
   Size& leased = client->second.leased[place];
   const Size nonsense = one_in(2) ? node::unlimited - chance(3) : chance(3 * capacity);
-  switch (chance(9)) {
+  switch (chance(8)) {
     case 0:
       return tell(UseReported{id, place, nonsense, nonsense, one_in(2)});
     case 1: {
@@ -192,8 +192,6 @@ void NodeHistory::lie() {
       foreign_[place] = chance(capacity / 2);
       return tell(ForeignUseSeen{place, foreign_[place]});
     case 6:
-      return tell(WorkOutlastedTurn{id});
-    case 7:
       client->second.waiting[++last_request_] = {place, 0, false, now_};
       return tell(LeaseRequested{id, last_request_, place, 0});
     default:
@@ -231,6 +229,7 @@ void NodeHistory::answer(const Deferred& owed) {
   if (manners_ == Manners::Any && one_in(3)) {
     if (one_in(3)) return;  // never answers
     outcome = one_in(2) ? ReclaimOutcome::Refused : ReclaimOutcome::Deferred;
+    if (one_in(2)) tell(WorkOutlastedTurn{owed.request.client});
     returned = chance(returned + 1);
     if (outcome == ReclaimOutcome::Deferred) {
       owed_.push_back({owed.request, now_ + chance(2 * times_.reclaim_within), true});

@@ -56,7 +56,8 @@ std::vector<NodeMessage> one_of_each() {
       NextGroupStep{9, GroupStep::Move},
       YieldsToForeground{},
       ForegroundBoard{3},
-      SharesHandles{{uuid, {7, 8, 9}}}};
+      SharesHandles{{uuid, {7, 8, 9}}},
+      WorkDeadline{7, 250'000}};
 }
 
 std::vector<ObserverMessage> one_of_each_observed() {

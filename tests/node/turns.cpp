@@ -100,26 +100,6 @@ TEST_F(ThreeThatDoNotFit, AClientThatDiesInItsTurnFreesItsMemoryForTheNext) {
   EXPECT_TRUE(has(third));
 }
 
-TEST_F(ThreeThatDoNotFit, WorkThatOutlastsATurnEndsTurnsAndIsReported) {
-  want(first);
-  want(second_one);
-  ASSERT_TRUE(world.has_turn(second_one));
-  world.tell(WorkOutlastedTurn{first});
-  EXPECT_TRUE(world.policy.turns().turns().empty());
-  const auto suspended = world.all<TurnsSuspended>();
-  ASSERT_EQ(suspended.size(), 1u);
-  EXPECT_EQ(suspended[0].because_of, first);
-  world.answer(world.request(first), ReclaimOutcome::Refused);
-  want(third);
-  EXPECT_EQ(world.refusal(asked_[second_one]), nullptr) << "it waits";
-  EXPECT_EQ(world.refusal(asked_[third]), nullptr) << "it waits";
-  EXPECT_FALSE(world.has_turn(second_one));
-  ASSERT_TRUE(world.policy.next_wake().has_value());
-  EXPECT_LE(*world.policy.next_wake(), suspended[0].until);
-  world.after(PolicyTimes{}.without_turns);
-  EXPECT_TRUE(world.has_turn(third)) << "which has had no turn yet";
-}
-
 TEST_F(ThreeThatDoNotFit, AHolderThatDoesNotYieldIsNamedToTheAsker) {
   want(first);
   want(second_one);

@@ -2,12 +2,13 @@
 // One rank of a job of two, each on its own device: in every round a kernel of each rank spins
 // until the other's runs, as NCCL's do, and then the rank checks what it had written to its memory.
 //
-//   rank RANK FILE MIB ROUNDS [together [KERNELS [memory|event]]]
+//   rank RANK FILE MIB ROUNDS [together [KERNELS [memory|event|none [MILLISECONDS]]]]
 //
 // RANK is also the device; FILE is where the two meet. With `together` no kernel is launched until
 // both have their memory. Each round launches KERNELS kernels, one by default: rank 0 at once,
 // so that they spin for those of rank 1, which launches one every 10 ms. With `memory` or `event`,
-// rank 1 opens such a thing of rank 0's. Exit status 0 if every word was right.
+// rank 1 opens such a thing of rank 0's. Each kernel runs for MILLISECONDS once both have begun.
+// Exit status 0 if every word was right.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -40,6 +41,7 @@ struct Meeting {
 };
 Meeting* meeting = nullptr;
 int rank = 0;
+int kernel_ms = 0;
 
 void check(CUresult answer, const char* what) {
   if (answer == CUDA_SUCCESS) return;
@@ -98,6 +100,7 @@ CUVMM_SIM_KERNEL(meet) {
   static_cast<void>(launch);
   const std::uint64_t mine = meeting->rounds[rank].fetch_add(1) + 1;
   while (meeting->rounds[1 - rank].load() < mine) sched_yield();
+  ::usleep(static_cast<useconds_t>(kernel_ms) * 1000);
 }
 
 int main(int count, char** words) {
@@ -125,7 +128,8 @@ int main(int count, char** words) {
     call<CUresult(CUdeviceptr*, std::size_t)>("cuMemAlloc_v2", &block, block_size);
     blocks.push_back(block);
   }
-  if (count > 7) share(words[7]);
+  if (count > 7 && words[7] != std::string{"none"}) share(words[7]);
+  if (count > 8) kernel_ms = std::atoi(words[8]);
   const int kernels = count > 6 ? std::atoi(words[6]) : 1;
   meeting->ready.fetch_add(1);
   while (count > 5 && meeting->ready.load() < 2) ::usleep(1000);
