@@ -19,6 +19,7 @@ struct ClientHolding {
   Size cache = 0;  // as it reports
   Size cold = 0;
   bool refuses_to_pause = false;  // until its next report
+  bool is_away = false;           // a pause took memory here, and it has leased none since
 };
 
 struct NodeClient {

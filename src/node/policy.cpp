@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the policy handles events. Their consequences are in policy_settle.cpp.
+// How the policy handles events. Their consequences are in policy_settle.cpp and
+// policy_turns.cpp.
 #include "node/policy.hpp"
 
 namespace cuvmm::node {
@@ -251,6 +252,9 @@ void NodePolicy::on(const ReclaimAnswered& event) {
   const bool gave_all = event.outcome == ReclaimOutcome::Applied && returned >= open->bytes;
   NodeClient& client = *books_.find_client(event.client);
   ClientHolding& holding = client.at[open->place];
+  const bool has_paused =
+      open->step == ReclaimStep::Pause && event.outcome == ReclaimOutcome::Applied;
+  holding.is_away |= has_paused && returned != 0;
   if (!gave_all) {
     holding.cache = 0;
     if (open->step != ReclaimStep::Cache) holding.cold = 0;

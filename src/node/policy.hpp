@@ -76,6 +76,7 @@ class NodePolicy {
   void settle();
   bool settle_place(PlaceId place);
   bool end_turns();
+  bool extend_turns();
   bool start_turns();
   void note_turns_that_have_their_memory();
 
@@ -106,6 +107,9 @@ class NodePolicy {
   Microseconds no_turns_before(const std::string& group) const;
   const std::string& group_of(const Ask& ask) const;
   bool is_idle(const std::string& group) const;
+  // Whether the client was paused, or is to pause, and has not got its memory back.
+  bool is_away(ClientId client) const;
+  bool comes_back_in_turn(const Ask& ask) const;
   std::vector<TurnWish> wishes() const;
   std::set<PlaceId> places_of(const std::string& group) const;
   std::uint32_t weight_of(const std::string& group) const;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The consequences of an event: grants, refusals, reclaim requests and turns, until nothing more
-// changes.
+// The consequences of an event: grants, refusals and reclaim requests, until nothing more changes.
 #include "node/policy.hpp"
 
 namespace cuvmm::node {
@@ -19,6 +18,7 @@ void NodePolicy::settle() {
     for (const auto& [place, facts] : books_.places()) changes |= settle_place(place);
     note_turns_that_have_their_memory();
     changes |= end_turns();
+    changes |= extend_turns();
     changes |= start_turns();
   }
 }
@@ -41,7 +41,7 @@ Right NodePolicy::right_of(const Ask& ask) const {
   const Size guarantee = client.guarantee(ask.asked.place);
   const Size leased = client.leased(ask.asked.place);
   if (leased <= guarantee && ask.asked.bytes <= guarantee - leased) return Right::Guarantee;
-  return turns_.has_turn(client.group) ? Right::Turn : Right::Plain;
+  return turns_.covers(client.group, ask.asked.place) ? Right::Turn : Right::Plain;
 }
 
 // Nothing is reclaimed on the host, so guaranteed memory is kept free there.
@@ -78,6 +78,11 @@ bool NodePolicy::settle_place(PlaceId place) {
 bool NodePolicy::settle_ask(std::size_t index, Gathering& gathering) {
   Ask& ask = asks_[index];
   if (const auto why = impossible(ask)) return refuse(index, *why);
+  if (comes_back_in_turn(ask)) {
+    if (ask.asked.at_once) return refuse(index, RefusalReason::NotAtOnce);
+    if (!ask.waits_for_turn) wait_for_turn(ask);
+    return false;
+  }
   const bool fits = ask.asked.bytes <= books_.free(ask.asked.place);
   if (fits && !gathering.is_reserved_for_others) return grant(index);
   if (ask.asked.at_once) return refuse(index, RefusalReason::NotAtOnce);
@@ -211,6 +216,7 @@ bool NodePolicy::grant(std::size_t ask) {
   const auto& [client, request, place, bytes, at_once] = granted.asked;
   books_.add_lease(client, place, bytes);
   NodeClient& holder = *books_.find_client(client);
+  holder.at[place].is_away = false;
   // When clients take turns, the turn replaces the minimum stay.
   const bool turns_are_taken =
       !turns_.turns().empty() || std::any_of(asks_.begin(), asks_.end(),
@@ -237,107 +243,6 @@ void NodePolicy::refuse_now(const LeaseRequested& asked, RefusalReason why) {
                                        .free = books_.free(asked.place),
                                        .foreign = place == nullptr ? 0 : place->foreign,
                                        .holders = books_.holders(asked.place)});
-}
-
-bool NodePolicy::turns_are_withheld(const std::string& group) const {
-  const std::set<PlaceId> places = places_of(group);
-  return std::any_of(places.begin(), places.end(), [&](PlaceId place) {
-    return books_.find_place(place)->turns_withheld_until > now_;
-  });
-}
-
-// When a suspension of turns at the group's places ends.
-Microseconds NodePolicy::no_turns_before(const std::string& group) const {
-  Microseconds latest = 0;
-  for (const PlaceId place : places_of(group)) {
-    latest = std::max(latest, books_.find_place(place)->turns_suspended_until);
-  }
-  return latest;
-}
-
-const std::string& NodePolicy::group_of(const Ask& ask) const {
-  return books_.find_client(ask.asked.client)->group;
-}
-
-// A client that waits for memory is not idle, whatever it reported.
-bool NodePolicy::is_idle(const std::string& group) const {
-  return books_.is_idle(group) && std::none_of(asks_.begin(), asks_.end(), [&](const Ask& ask) {
-           return group_of(ask) == group;
-         });
-}
-
-std::set<PlaceId> NodePolicy::places_of(const std::string& group) const {
-  std::set<PlaceId> places;
-  const auto add = [&](PlaceId place) {
-    if (books_.find_place(place)->kind == PlaceKind::Device) places.insert(place);
-  };
-  for (const ClientId id : books_.members(group)) {
-    for (const auto& [place, holding] : books_.find_client(id)->at) {
-      if (holding.leased != 0) add(place);
-    }
-  }
-  for (const Ask& ask : asks_) {
-    if (group_of(ask) == group) add(ask.asked.place);
-  }
-  return places;
-}
-
-std::uint32_t NodePolicy::weight_of(const std::string& group) const {
-  std::uint32_t weight = 1;
-  for (const ClientId id : books_.members(group)) {
-    weight = std::max(weight, books_.find_client(id)->terms.weight);
-  }
-  return weight;
-}
-
-std::vector<TurnWish> NodePolicy::wishes() const {
-  std::vector<TurnWish> all;
-  std::set<std::string> known;
-  for (const Ask& ask : asks_) {
-    const std::string& group = group_of(ask);
-    const bool wants_one =
-        ask.waits_for_turn && ask.no_turn_before <= now_ && no_turns_before(group) <= now_;
-    if (!wants_one || turns_.has_turn(group) || !known.insert(group).second) continue;
-    all.push_back({group, places_of(group), weight_of(group)});
-  }
-  return all;
-}
-
-void NodePolicy::note_turns_that_have_their_memory() {
-  for (const GroupTurn& turn : std::vector<GroupTurn>{turns_.turns()}) {
-    const bool waits = std::any_of(asks_.begin(), asks_.end(),
-                                   [&](const Ask& ask) { return group_of(ask) == turn.group; });
-    if (!turn.has_its_memory_since && !waits) turns_.has_its_memory(*turns_.find(turn.group), now_);
-  }
-}
-
-bool NodePolicy::end_turns() {
-  bool changes = false;
-  for (const GroupTurn& turn : std::vector<GroupTurn>{turns_.turns()}) {
-    const bool is_over = turn.ends_at().has_value() && *turn.ends_at() <= now_;
-    if (!is_over && !is_idle(turn.group)) continue;
-    end_turn(turn.group);
-    changes = true;
-  }
-  return changes;
-}
-
-void NodePolicy::end_turn(const std::string& group) {
-  turns_.end(group, weight_of(group), now_);
-  for (const ClientId id : books_.members(group)) decisions_.emplace_back(TurnEnded{id});
-}
-
-bool NodePolicy::start_turns() {
-  const std::vector<std::string> started = turns_.start(wishes(), now_);
-  for (const std::string& group : started) {
-    for (Ask& ask : asks_) {
-      if (group_of(ask) == group) ask.waits_for_turn = false;
-    }
-    for (const ClientId id : books_.members(group)) {
-      decisions_.emplace_back(TurnStarted{id, turns_.find(group)->quantum});
-    }
-  }
-  return !started.empty();
 }
 
 }  // namespace cuvmm::node

@@ -18,6 +18,19 @@ GroupTurn* TurnTable::find(const std::string& group) {
   return found == turns_.end() ? nullptr : &*found;
 }
 
+bool TurnTable::covers(const std::string& group, PlaceId place) const {
+  return std::any_of(turns_.begin(), turns_.end(), [&](const GroupTurn& turn) {
+    return turn.group == group && turn.places.contains(place);
+  });
+}
+
+bool TurnTable::extend(const std::string& group, PlaceId place) {
+  GroupTurn* const turn = find(group);
+  if (turn == nullptr || !holders(place).empty()) return false;
+  turn->places.insert(place);
+  return true;
+}
+
 std::set<std::string> TurnTable::holders(PlaceId place) const {
   std::set<std::string> all;
   for (const GroupTurn& turn : turns_) {
