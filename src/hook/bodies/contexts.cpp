@@ -83,10 +83,9 @@ CUcontext primary_context(const Driver& driver, CUdevice device) {
 template <Call call>
 CUresult end_primary(const Forward<call>& forward, CUdevice device, bool always) {
   Engine& engine = forward.engine();
-  if (engine.serving() == nullptr && engine.scheduling().parts() == nullptr &&
-      !engine.captures().any()) {
-    return forward(device);
-  }
+  const bool matters = engine.serving() != nullptr || engine.scheduling().parts() != nullptr ||
+                       engine.time_lease().has_counted() || engine.captures().any();
+  if (!matters) return forward(device);
   const Driver& driver = engine.driver();
   return end_by(forward, primary_context(driver, device), device, [&](CUresult answer) {
     return answer == CUDA_SUCCESS && (always || !is_active(driver, device));
