@@ -32,6 +32,7 @@ eventually() {  # WHAT COMMAND…
 }
 mount -t tmpfs none /run
 mount -t tmpfs none /dev/shm
+mkdir -p -m 700 /tmp/cuvmm-0 && mount -t tmpfs -o mode=700 none /tmp/cuvmm-0  # else programs outside appear in top
 mkdir -p /run/cdi /run/cuvmm "$trial/log"
 unset XDG_RUNTIME_DIR
 cuvmm=$build/bin/cuvmm
