@@ -16,6 +16,8 @@ std::uint64_t us_in_unit(std::string_view unit) {
   if (equal_in_any_case(unit, "us")) return 1;
   if (equal_in_any_case(unit, "ms")) return 1'000;
   if (equal_in_any_case(unit, "s")) return 1'000'000;
+  if (equal_in_any_case(unit, "m")) return 60'000'000;
+  if (equal_in_any_case(unit, "h")) return 3'600'000'000;
   return 0;
 }
 

@@ -75,8 +75,15 @@ std::string print_place(const NodeView& view, const PlaceUuid& uuid) {
   return "?";
 }
 
-std::string print_state(const ClientState& client) {
+// Its contexts have left its devices, or are on their way back.
+bool is_off_devices(const NodeView& view, ClientId client) {
+  const PauseState* const pause = view.pause_of(client);
+  return pause != nullptr && pause->stay != DeviceStay::On && pause->stay != DeviceStay::Leaving;
+}
+
+std::string print_state(const NodeView& view, const ClientState& client) {
   if (client.is_stalled) return "stalled";
+  if (is_off_devices(view, client.client)) return "off card";
   if (client.has_turn) return "turn";
   return client.is_idle ? "idle" : "busy";
 }
@@ -130,6 +137,7 @@ Result<NodeView> look_at_node() {
     if (const auto* held = std::get_if<HoldingState>(&said)) view.holdings.push_back(*held);
     if (const auto* move = std::get_if<MoveState>(&said)) view.moves.push_back(*move);
     if (const auto* time = std::get_if<TimeState>(&said)) view.times.push_back(*time);
+    if (const auto* pause = std::get_if<PauseState>(&said)) view.pauses.push_back(*pause);
     if (std::holds_alternative<StateEnd>(said)) return view;
     if (std::holds_alternative<ObserverAnswer>(said)) {
       return Error{.kind = ErrorKind::NotSupported,
@@ -143,6 +151,12 @@ const TimeState* NodeView::time_of(ClientId client) const {
   const auto found = std::find_if(times.begin(), times.end(),
                                   [&](const TimeState& one) { return one.client == client; });
   return found == times.end() ? nullptr : &*found;
+}
+
+const PauseState* NodeView::pause_of(ClientId client) const {
+  const auto found = std::find_if(pauses.begin(), pauses.end(),
+                                  [&](const PauseState& one) { return one.client == client; });
+  return found == pauses.end() ? nullptr : &*found;
 }
 
 Result<ObserverAnswer> ask_for_terms(const ObserverMessage& asked) {
@@ -175,7 +189,7 @@ std::vector<std::string> lines_of(const NodeView& view) {
               : fmt::format("{} of {}", print_size(held.waited_for),
                             held.waits_for.empty() ? "its turn" : printable(held.waits_for));
       lines.push_back(fmt::format("{:<16} {:>8} {:<8} {:<9} {:>10} {:>10} {:>10} {:>6} {:>8} {}",
-                                  printable(client.name), client.process, print_state(client),
+                                  printable(client.name), client.process, print_state(view, client),
                                   print_place(view, held.place), print_size(held.leased),
                                   print_size(held.guarantee), print_limit(held.limit),
                                   client.weight, client.priority, waits));
@@ -217,13 +231,16 @@ nlohmann::json as_json(const NodeView& view) {
                         {"waited_for_bytes", held.waited_for},
                         {"waits_for", printable(held.waits_for)}});
     }
+    const PauseState* const pause = view.pause_of(client.client);
     clients.push_back({{"name", printable(client.name)},
                        {"process", client.process},
                        {"user", client.user},
                        {"group", printable(client.group)},
                        {"weight", client.weight},
                        {"priority", client.priority},
-                       {"state", print_state(client)},
+                       {"state", print_state(view, client)},
+                       {"paused", pause != nullptr && pause->is_paused},
+                       {"off_devices", is_off_devices(view, client.client)},
                        {"time", time_as_json(view, client.client)},
                        {"leases", leases}});
   }

@@ -18,9 +18,11 @@ struct NodeView {
   std::vector<node::ClientState> clients;
   std::vector<node::HoldingState> holdings;
   std::vector<node::MoveState> moves;
-  std::vector<node::TimeState> times;  // of the clients that share device time
+  std::vector<node::TimeState> times;    // of the clients that share device time
+  std::vector<node::PauseState> pauses;  // of the clients that can leave their devices
 
   const node::TimeState* time_of(node::ClientId client) const;
+  const node::PauseState* pause_of(node::ClientId client) const;
 };
 
 // NotFound if no service listens at VMM_NODE_SOCKET or the usual sockets.

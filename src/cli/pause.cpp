@@ -18,8 +18,8 @@
 #include "base/fd.hpp"
 #include "base/option_types.hpp"
 #include "base/size.hpp"
+#include "checkpoint/deep_pause.hpp"
 #include "cli/commands.hpp"
-#include "cli/deep_pause.hpp"
 #include "cli/output.hpp"
 #include "share/control.hpp"
 #include "share/system_error.hpp"
@@ -31,6 +31,10 @@ namespace {
 constexpr int some_refused = 1;
 constexpr int paused_on_devices = 3;  // by --deep
 
+using checkpoint::CheckpointEnd;
+using checkpoint::CheckpointTimes;
+using checkpoint::DeepPauseOutcome;
+using checkpoint::is_simulated;
 using share::ControlAnswer;
 using share::ControlOutcome;
 using share::ControlRequest;
@@ -81,7 +85,8 @@ void print_deep(int process, const DeepPauseOutcome& outcome) {
     fmt::print("{}: its contexts and modules stay on the device: {}\n", process, outcome.why);
     return;
   }
-  const std::string left = outcome.left != 0 ? print_size(outcome.left) + " of " : "";
+  const Size bytes = checkpoint::sum_of(outcome.left);
+  const std::string left = bytes != 0 ? print_size(bytes) + " of " : "";
   print_times(process, ("off the device: " + left + "contexts and modules").c_str(), outcome.times);
 }
 
@@ -123,10 +128,11 @@ int complain(int process, const std::string& why) {
 
 // The rest of `pause --deep`, once the process is paused.
 int pause_deeply(const PauseRequest& request, int process, Duration timeout, nlohmann::json& one) {
-  const DeepPauseOutcome outcome = take_off_devices(process, timeout);
+  const DeepPauseOutcome outcome =
+      checkpoint::take_off_devices(process, timeout, checkpoint::by_control_socket(process));
   const bool is_off = outcome.end == CheckpointEnd::OffDevices;
   one["off_devices"] = is_off;
-  one["left_bytes"] = outcome.left;
+  one["left_bytes"] = checkpoint::sum_of(outcome.left);
   one["why_on_devices"] = printable(outcome.why);
   add_times(one, outcome.times);
   if (outcome.end == CheckpointEnd::Unknown) {
@@ -164,7 +170,8 @@ Answered tell_process(const PauseRequest& request, int process, Duration timeout
   // More than once if another command takes it off its devices meanwhile.
   for (int tries = 0; tries < 3 && request.what == ControlWhat::Resume; ++tries) {
     if (!told.answer.ok() || told.answer->presence == share::Presence::OnDevices) break;
-    const DeepReturnOutcome back = return_to_devices(process);
+    const auto back =
+        checkpoint::return_to_devices(process, checkpoint::by_control_socket(process));
     if (!back.is_back) {
       told.why_off_devices = back.why;
       break;

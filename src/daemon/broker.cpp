@@ -105,6 +105,9 @@ ClientTerms Broker::entitle(const Party& party) const {
     terms.weight = rule->weight.value_or(terms.weight);
     terms.priority = rule->priority.value_or(terms.priority);
   }
+  const DeepPauseRule& deep_pause =
+      is_ruled && rule->deep_pause ? *rule->deep_pause : config_.deep_pause;
+  terms.deep_pause_after = deep_pause.after;
   for (const auto& [place, wish] : wishes.places) {
     MemoryShare share{.guarantee = is_trusted && !is_ruled ? wish.guarantee : 0,
                       .limit = wish.limit};
@@ -137,6 +140,7 @@ void Broker::gone(ConnectionId id, Microseconds now) {
   if (was_client) tell(ClientLeft{id}, now);
   time_.left(id, now);
   share_keys_.forget(id);
+  if (deep_pauses_ != nullptr) deep_pauses_->gone(id);
   parties_.erase(id);
 }
 
@@ -323,6 +327,10 @@ void Broker::carry_out(const Decision& decision, Microseconds now) {
   } else if (const auto* over = std::get_if<TurnEnded>(&decision)) {
     say(over->client, TurnNotice{false, 0});
     time_.has_memory_turn(over->client, false, now);
+  } else if (const auto* leaving = std::get_if<LeaveRequested>(&decision)) {
+    begin_deep_pause(leaving->client, DeepPauseWay::Off);
+  } else if (const auto* returning = std::get_if<ReturnRequested>(&decision)) {
+    begin_deep_pause(returning->client, DeepPauseWay::Back);
   } else if (const auto* off = std::get_if<TurnsSuspended>(&decision)) {
     CUVMM_LOG(Warning,
               "work of %s outlasted its turn: in flight for %.0f ms, at most %.0f ms are allowed; "

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "daemon/config.hpp"
+#include "daemon/deep_pauses.hpp"
 #include "daemon/group_pauses.hpp"
 #include "daemon/history.hpp"
 #include "daemon/peer.hpp"
@@ -50,6 +51,15 @@ class Broker {
         history_({[this](node::ClientId client) { return name_of(client); },
                   [this](node::ClientId client) { return parties_[client].peer.user; },
                   [this](node::PlaceId place) { return place_name(place); }}) {}
+
+  // Whoever takes clients off their devices; without it, none leaves. It outlives the broker's use.
+  void leave_devices_with(DeepPauses& deep_pauses) { deep_pauses_ = &deep_pauses; }
+  // For its links.
+  void demand_presence(node::ClientId client, const node::PresenceDemand& demand) const {
+    say(client, demand);
+  }
+  void deep_pause_ended(node::ClientId client, DeepPauseWay way, const HelperReport& report,
+                        node::Microseconds now);
 
   // Returns a problem if the guarantees do not fit or a device does not exist; the previous
   // configuration then stays. Connected clients get their new terms.
@@ -122,6 +132,8 @@ class Broker {
           node::Microseconds now);
   bool on(ConnectionId id, Party& party, const node::StandsStill& said, node::Microseconds now);
   bool on(ConnectionId id, Party& party, const node::SharesHandles& said, node::Microseconds now);
+  bool on(ConnectionId id, Party& party, const node::PresenceReport& said, node::Microseconds now);
+  bool on(ConnectionId id, Party& party, const node::PresenceAnswer& said, node::Microseconds now);
   template <class FromTheService>
   bool on(ConnectionId, Party&, const FromTheService&, node::Microseconds) {
     return false;
@@ -152,6 +164,9 @@ class Broker {
   void carry_out(const node::Decision& decision, node::Microseconds now);
   void regroup_time(const node::Decisions& decisions, node::Microseconds now);
   void pause_groups_together(const node::Decisions& decisions);
+  void begin_deep_pause(node::ClientId client, DeepPauseWay way);
+  std::map<node::PlaceId, Size> contexts_at(const node::ContextSizes& sizes) const;
+  void show_pause(ConnectionId id, node::ClientId client) const;
   void note_move(const node::ReclaimRequested& asked, node::Microseconds now);
   void end_move(const node::ReclaimEnded& ended, node::Microseconds now);
   void say(ConnectionId to, const node::NodeMessage& message) const {
@@ -176,6 +191,7 @@ class Broker {
   GroupPauses group_pauses_{
       [this](node::ClientId to, const node::NextGroupStep& step) { say(to, step); }};
   ShareKeys share_keys_;
+  DeepPauses* deep_pauses_ = nullptr;
   std::map<ConnectionId, Party> parties_;               // a client's ID is its connection's ID
   std::map<ConnectionId, LeasedBefore> leased_before_;  // the question about the devices' use
   std::deque<Move> moves_;

@@ -78,6 +78,7 @@ void Broker::show_state(ConnectionId id, Microseconds now) const {
                            .has_turn = policy_.turns().has_turn(facts.group),
                            .is_stalled = facts.is_stalled});
     show_time(id, client);
+    show_pause(id, client);
     for (const auto& [place, wish] : party->second.wishes->places) {
       const ClientHolding* const holding = facts.find(place);
       const MemoryShare share = facts.terms.share_at(place);

@@ -21,6 +21,7 @@ namespace {
 constexpr std::int64_t least_priority = -100;
 constexpr std::int64_t most_priority = 100;
 constexpr std::int64_t most_weight = 10'000;
+constexpr const char* deep_pause_key = "deep_pause_after";
 
 // Reads one file. Reports only the first problem.
 class ConfigParser {
@@ -40,8 +41,11 @@ class ConfigParser {
         read_clients(node);
       } else if (key == "time") {
         read_time(node);
+      } else if (key == deep_pause_key) {
+        read_.config.deep_pause = deep_pause_of(node);
       } else {
-        problem(node, key.str(), "there is no such key; allowed are capacity, client and time");
+        problem(node, key.str(),
+                "there is no such key; allowed are capacity, client, time and deep_pause_after");
       }
     }
     return std::move(read_);
@@ -118,10 +122,12 @@ class ConfigParser {
       rule.priority = static_cast<int>(number_of(value, key, least_priority, most_priority));
     } else if (key == "cap") {
       rule.cap = static_cast<std::uint32_t>(number_of(value, key, 1, 100));
+    } else if (key == deep_pause_key) {
+      rule.deep_pause = deep_pause_of(value);
     } else {
       problem(value, key,
               "there is no such key; allowed are name, user, cgroup, guarantee, limit, weight, "
-              "priority and cap");
+              "priority, cap and deep_pause_after");
     }
   }
 
@@ -135,6 +141,15 @@ class ConfigParser {
     const passwd* const entry = name.empty() ? nullptr : ::getpwnam(name.c_str());
     if (entry == nullptr) return problem(value, "user", "there is no user '" + name + "'");
     rule.user = entry->pw_uid;
+  }
+
+  DeepPauseRule deep_pause_of(const toml::node& value) {
+    const auto text = value.value<std::string>();
+    const auto rule =
+        text && value.is_string() ? read_deep_pause_rule(*text) : std::optional<DeepPauseRule>{};
+    if (!rule)
+      problem(value, deep_pause_key, "must be a time in quotes, such as \"10m\", or \"off\"");
+    return rule.value_or(DeepPauseRule{});
   }
 
   std::string text_of(const toml::node& value, std::string_view key) {
@@ -189,6 +204,13 @@ std::optional<node::TimeRule> read_time_rule(const std::string& text) {
   const auto found = std::find(names.begin(), names.end(), text);
   if (found == names.end()) return {};
   return static_cast<node::TimeRule>(found - names.begin());
+}
+
+std::optional<DeepPauseRule> read_deep_pause_rule(const std::string& text) {
+  if (text == "off") return DeepPauseRule{};
+  const auto after = OptionType<Duration>::read(text);
+  if (!after) return {};
+  return DeepPauseRule{static_cast<node::Microseconds>(after->count())};
 }
 
 ConfigRead parse_config(const std::string& text, const std::string& path, Serves serves) {

@@ -12,6 +12,13 @@
 
 namespace cuvmm::daemon {
 
+// A paused client leaves its devices once no call of it has waited for so long.
+struct DeepPauseRule {
+  std::optional<node::Microseconds> after = {};  // none: never
+};
+// Reads "10m" or "off".
+std::optional<DeepPauseRule> read_deep_pause_rule(const std::string& text);
+
 // The entitlement of matching clients at each device. A client matches if all criteria that are set
 // match.
 struct ClientRule {
@@ -23,7 +30,8 @@ struct ClientRule {
   std::optional<std::uint32_t> weight;
   std::optional<int> priority;
   std::optional<std::uint32_t> cap;  // percent of each device's time
-  unsigned line = 0;                 // in the configuration file
+  std::optional<DeepPauseRule> deep_pause;
+  unsigned line = 0;  // in the configuration file
 };
 
 struct ServiceConfig {
@@ -31,6 +39,7 @@ struct ServiceConfig {
   std::optional<Size> host;
   std::vector<ClientRule> rules;
   node::TimeSettings time;
+  DeepPauseRule deep_pause;
 
   Size guaranteed() const;  // with one client for each rule
 };

@@ -226,4 +226,18 @@ void NodeHistory::after(const TurnsSuspended& decision, Microseconds now) {
   sample.took_us = decision.until - now;
 }
 
+void NodeHistory::note_deep_pause(ClientId client, bool is_departure, bool is_done, Size bytes,
+                                  Microseconds took, const std::string& why, Microseconds now) {
+  NodeEventSample& sample = add(
+      is_departure ? NodeEventKind::LeftDevices : NodeEventKind::ReturnedToDevices, client, now);
+  sample.outcome = is_done ? "done" : "failed";
+  sample.cause = why;
+  sample.bytes = bytes;
+  sample.took_us = took;
+  if (Known* const known = find(client)) {
+    auto& tally = is_departure ? known->tally.departures : known->tally.returns;
+    ++(is_done ? tally.done : tally.failed);
+  }
+}
+
 }  // namespace cuvmm::daemon

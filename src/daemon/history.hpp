@@ -28,6 +28,10 @@ class NodeHistory {
   // Records one event and the policy's decisions on it.
   void note(const node::NodeEvent& event, const node::Decisions& decisions, node::Microseconds now);
 
+  // The end of a departure from its devices, or of a return to them. An empty `why`: it is done.
+  void note_deep_pause(node::ClientId client, bool is_departure, bool is_done, Size bytes,
+                       node::Microseconds took, const std::string& why, node::Microseconds now);
+
   // The client's unique name, which it keeps as long as it is connected.
   std::string label_of(node::ClientId client) const;
   observe::ClientTally tally_of(node::ClientId client, node::Microseconds now) const;

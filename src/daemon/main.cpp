@@ -31,6 +31,7 @@ struct DaemonRequest {
   bool check = false;
   bool all_users = false;
   std::string time;  // a policy's name; empty: from the configuration
+  std::string deep_pause_after;
   std::string log_level = "info";
   std::vector<std::string> http;
   std::string http_token_file;
@@ -138,6 +139,16 @@ int serve(const DaemonRequest& request) {
     settings.read.time.rule = *settings.time;
   }
 
+  if (!request.deep_pause_after.empty()) {
+    settings.deep_pause = read_deep_pause_rule(request.deep_pause_after);
+    if (!settings.deep_pause) {
+      return complain("--deep-pause-after: allowed is " + OptionType<Duration>::allowed() +
+                      ", or off"),
+             exit_usage;
+    }
+    settings.read.deep_pause = *settings.deep_pause;
+  }
+
   std::vector<observe::NodeDevice> devices;
   auto loaded = load_nvml(request.simulated);
   if (!loaded.ok()) return complain(loaded.error().text()), 1;
@@ -203,6 +214,11 @@ int run(int count, char** words) {
                  "how programs share the devices' time: off, share, priority or turns; goes before "
                  "the configuration's [time] policy")
       ->type_name("POLICY");
+  app.add_option("--deep-pause-after", request.deep_pause_after,
+                 "take a paused program's contexts and modules off its devices too, once none of "
+                 "its calls has waited for so long, as 10m, or off; goes before the "
+                 "configuration's deep_pause_after")
+      ->type_name("TIME");
   CLI::Option* const sim =
       app.add_flag("--sim", request.simulation, "a simulated card, as --sim=card=NAME,memory=8G");
   app.add_flag("--all-users", request.all_users,
@@ -234,6 +250,7 @@ int run(int count, char** words) {
 
 int main(int count, char** words) {
   try {
+    cuvmm::daemon::run_as_helper(count, words);
     return cuvmm::daemon::run(count, words);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "cuvmmd: %s\n", error.what());

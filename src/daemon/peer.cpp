@@ -62,7 +62,7 @@ Result<Peer> identify(const Fd& connection) {
     return Error{
         .kind = ErrorKind::SystemFailed, .system_code = errno, .doing = "ask who has connected"};
   }
-  Peer peer{.process = who.pid, .user = who.uid};
+  Peer peer{.process = who.pid, .user = who.uid, .users_group = who.gid};
   peer.pidfd = pidfd_of(connection, who.pid);
   if (who.pid > 0) {
     const std::string cgroups = cgroups_of(who.pid);

@@ -15,6 +15,7 @@ namespace cuvmm::daemon {
 struct Peer {
   pid_t process = 0;  // 0: in another PID namespace
   uid_t user = 0;
+  gid_t users_group = 0;
   std::string cgroup;  // empty if unknown
   std::string group;   // of its job, by its cgroup; empty if that names none
   Fd pidfd;            // readable once the process has ended; closed if unavailable

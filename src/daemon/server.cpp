@@ -104,6 +104,15 @@ Result<std::unique_ptr<Server>> Server::open(const ServerSettings& settings,
     CUVMM_LOG(Error, "%s", problem->c_str());
     return Error::invalid(serving_node, "its configuration cannot be satisfied");
   }
+  server->deep_pauses_ = TRY(DeepPauses::open(
+      {.say = [self](node::ClientId client,
+                     const auto& demand) { self->broker_->demand_presence(client, demand); },
+       .ended =
+           [self](node::ClientId client, DeepPauseWay way, const HelperReport& report) {
+             self->broker_->deep_pause_ended(client, way, report, now_us());
+           }}));
+  TRY(server->watch(server->deep_pauses_->descriptor(), EPOLLIN, Source::DeepPauses, 0));
+  server->broker_->leave_devices_with(*server->deep_pauses_);
   server->web_ = TRY(Web::open(settings.web, settings.serves, *server->broker_));
   TRY(server->watch(server->web_->descriptor(), EPOLLIN, Source::Web, 0));
   return server;
@@ -167,6 +176,9 @@ Result<void> Server::run() {
         case Source::Web:
           web_->handle();
           break;
+        case Source::DeepPauses:
+          deep_pauses_->handle();
+          break;
         case Source::Process:
           if (connections_.contains(id)) {
             connections_[id].is_ending = some_are_ending_ = true;
@@ -197,6 +209,7 @@ void Server::reload() {
   if (!read.ok()) problem = read.problem;
   for (const auto& [name, bytes] : settings_.capacity) read.config.capacity[name] = bytes;
   if (settings_.time) read.config.time.rule = *settings_.time;
+  if (settings_.deep_pause) read.config.deep_pause = *settings_.deep_pause;
   if (!problem) problem = broker_->configure(read.config, now_us());
   if (problem) {
     CUVMM_LOG(Error, "%s; the previous configuration stays in effect", problem->c_str());

@@ -22,6 +22,7 @@ struct ServerSettings {
   ServiceConfig read;                    // its contents, overridden by the command line
   std::map<std::string, Size> capacity;  // from the command line, which overrides the file
   std::optional<node::TimeRule> time;    // the same
+  std::optional<DeepPauseRule> deep_pause;
   Serves serves = Serves::OneUser;
   WebOptions web;
 };
@@ -61,7 +62,8 @@ class Server {
     Use,
     Connection,
     Process,
-    Web
+    Web,
+    DeepPauses
   };
 
   explicit Server(const ServerSettings& settings) : settings_(settings) {}
@@ -91,6 +93,7 @@ class Server {
   std::unique_ptr<Broker> broker_;
   std::unique_ptr<UsePoll> use_poll_;
   std::unique_ptr<Web> web_;
+  std::unique_ptr<DeepPauses> deep_pauses_;
   std::map<ConnectionId, Connection> connections_;
   ConnectionId last_id_ = 0;
   bool some_are_ending_ = false;

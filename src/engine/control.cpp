@@ -124,21 +124,60 @@ Result<void> Control::leave_devices(const share::LeftMemory& expected) {
   if (presence() == share::Presence::OnDevices) {
     const HookBypass bypass;
     forget_ended_work_();
-    left_ = expected;
+    set_left(expected);
   }
   presence_.store(share::Presence::Leaving);
   return {};
 }
 
 bool Control::has_left_devices(const share::LeftMemory& left) {
-  if (presence() != share::Presence::Leaving) return false;
-  if (left != share::LeftMemory{}) left_ = left;
-  presence_.store(share::Presence::OffDevices);
+  share::Presence seen = share::Presence::Leaving;
+  if (!presence_.compare_exchange_strong(seen, share::Presence::OffDevices)) return false;
+  if (left != share::LeftMemory{}) set_left(left);
   return true;
 }
 
-void Control::has_returned_to_devices() {
-  presence_.store(share::Presence::OnDevices);
+void Control::set_left(const share::LeftMemory& left) {
+  for (std::size_t i = 0; i < left.size(); ++i) left_[i].store(left[i]);
+}
+
+share::LeftMemory Control::left_memory() const {
+  share::LeftMemory left{};
+  for (std::size_t i = 0; i < left.size(); ++i) left[i] = left_[i].load();
+  return left;
+}
+
+share::ControlAnswer Control::agree(const share::ControlRequest& request) {
+  share::ControlAnswer said;
+  said.outcome = share::ControlOutcome::Done;
+  const auto refuse = [&](const std::string& why) {
+    said.outcome = share::ControlOutcome::Refused;
+    said.say(why);
+  };
+  switch (request.what) {
+    case share::ControlWhat::State:
+      said.moved = paused_bytes();
+      break;
+    case share::ControlWhat::LeaveDevices:
+      if (const auto granted = leave_devices(request.left); !granted.ok()) {
+        refuse(granted.error().text());
+      }
+      break;
+    case share::ControlWhat::HasLeft:
+      if (!has_left_devices(request.left)) {
+        refuse("another command has brought it back meanwhile");
+      }
+      break;
+    case share::ControlWhat::HasReturned:
+      presence_.store(share::Presence::OnDevices);
+      break;
+    default:
+      refuse("no such request");
+  }
+  said.is_paused = is_paused() ? 1 : 0;
+  said.presence = presence();
+  said.left = left_memory();
+  return said;
 }
 
 Size Control::cold_bytes(int device) const {
@@ -240,6 +279,7 @@ Duration Control::run_upkeep() {
 void Control::publish() {
   is_paused_.store(pauser_.is_paused());
   paused_bytes_.store(pauser_.paused_bytes());
+  stayed_bytes_.store(pauser_.is_paused() ? pauser_.stayed_bytes() : 0);
   ready_bytes_.store(pauser_.ready_bytes());
   for (const DeviceMemory* device : memory_.devices().all()) {
     cold_bytes_[static_cast<std::size_t>(device->ordinal())].store(placement_.cold(*device));
@@ -289,54 +329,34 @@ share::ControlAnswer Control::answer(const share::ControlRequest& request,
       said = as_answer(resume(partly ? Partly::Yes : Partly::No));
       if (process_ends.load()) close_socket();
       break;
-    case share::ControlWhat::State:
-      said.outcome = share::ControlOutcome::Done;
-      said.moved = paused_bytes();
-      break;
-    case share::ControlWhat::LeaveDevices:
-      if (const auto granted = leave_devices(request.left); granted.ok()) {
-        said.outcome = share::ControlOutcome::Done;
-      } else {
-        said.say(granted.error().text());
-      }
-      break;
-    case share::ControlWhat::HasLeft:
-      if (has_left_devices(request.left)) {
-        said.outcome = share::ControlOutcome::Done;
-      } else {
-        said.say("another command has brought it back meanwhile");
-      }
-      break;
-    case share::ControlWhat::HasReturned:
-      has_returned_to_devices();
-      said.outcome = share::ControlOutcome::Done;
-      break;
     default:
-      said.say("no such request");
+      said = agree(request);
   }
   said.is_paused = is_paused() ? 1 : 0;
   said.presence = presence();
-  said.left = left_;
+  said.left = left_memory();
   if (said.outcome == share::ControlOutcome::Done) said.ready = ready_bytes_.load();
   return said;
 }
 
-void Control::start() {
+bool Control::start() {
+  if (controlled.load() == this) return open_socket.load() != nullptr;
   auto opened = share::ControlSocket::open();
   if (!opened.ok()) {
     CUVMM_LOG(Warning, "%s; the process cannot be paused from outside",
               opened.error().text().c_str());
-    return;
+    return false;
   }
   controlled.store(this);
   open_socket.store(new share::ControlSocket{std::move(*opened)});  // never freed
   static std::atomic<bool> registered{false};
   if (!registered.exchange(true)) std::atexit(&close_socket);
   if (!ahead_.is_none()) start_looking_after_host();
-  if (start_detached(&Control::serve, this)) return;
-  close_socket();
+  if (start_detached(&Control::serve, this)) return true;
+  open_socket.exchange(nullptr)->remove();
   CUVMM_LOG(Warning,
             "cannot start the control socket's thread; the process cannot be paused from outside");
+  return false;
 }
 
 void* Control::serve(void* control) {

@@ -32,8 +32,9 @@ class Control {
         placement_(dependencies, uses_),
         kernels_(dependencies.driver) {}
 
-  // Starts the thread that serves the socket. Logs a warning if that fails.
-  void start();
+  // Starts the thread that serves the socket, unless there is one. Logs a warning and returns false
+  // if that fails.
+  bool start();
   // Starts the upkeep thread, which pins host memory before it is needed and releases it again.
   void start_looking_after_host();
   // Lets that thread move heavily used spilled memory to the device, and other memory off it.
@@ -50,13 +51,13 @@ class Control {
                             const StillWanted& may_move = &always_wanted);
   // Refused while the process is off its devices, where a driver call would block.
   Result<PauseReport> resume(Partly partly);
-  // For a process outside that takes this one off its devices (share::ControlWhat::LeaveDevices).
-  // `expected` is what will leave, as far as that is known.
-  Result<void> leave_devices(const share::LeftMemory& expected);
-  // False unless it was about to leave.
-  bool has_left_devices(const share::LeftMemory& left);
-  void has_returned_to_devices();
+  // For a process outside that takes this one off its devices, or brings it back: State,
+  // LeaveDevices, HasLeft and HasReturned of share::ControlWhat.
+  share::ControlAnswer agree(const share::ControlRequest& request);
   share::Presence presence() const { return presence_.load(); }
+  share::LeftMemory left_memory() const;  // unless OnDevices
+  // Memory that the pause has left on the devices, since others may use it.
+  Size stayed_bytes() const { return stayed_bytes_.load(); }
   bool is_paused() const { return is_paused_.load(); }
   Size paused_bytes() const { return paused_bytes_.load(); }
   Size ready_bytes() const { return ready_bytes_.load(); }
@@ -88,6 +89,9 @@ class Control {
   void publish();
   Size ahead_bytes() const;
   share::ControlAnswer answer(const share::ControlRequest& request, const StillWanted& is_wanted);
+  Result<void> leave_devices(const share::LeftMemory& expected);
+  bool has_left_devices(const share::LeftMemory& left);
+  void set_left(const share::LeftMemory& left);
 
   Memory& memory_;
   const std::function<void()> forget_ended_work_;
@@ -108,10 +112,11 @@ class Control {
   KnownKernels kernels_;
   // Leaves OnDevices only under busy_.
   std::atomic<share::Presence> presence_{share::Presence::OnDevices};
-  share::LeftMemory left_{};  // for the socket's thread only
+  std::array<std::atomic<std::uint32_t>, std::tuple_size_v<share::LeftMemory>> left_{};
   // Published copies for threads that do not hold busy_.
   std::atomic<bool> is_paused_{false};
   std::atomic<Size> paused_bytes_{0};
+  std::atomic<Size> stayed_bytes_{0};
   std::atomic<Size> ready_bytes_{0};
   std::array<std::atomic<Size>, AccessSet::most_devices> cold_bytes_{};
   PauseTally pauses_;

@@ -70,6 +70,9 @@ class Engine {
   CallBarrier& calls() { return calls_; }
   // Never closed: for calls that do not wait during a pause but read cuvmm's pools or contexts.
   CallBarrier& questions() { return questions_; }
+  // Never closed: all calls that do not wait during a pause hold a pass of it, so that one that the
+  // driver holds is noticed.
+  CallBarrier& forwarded() { return forwarded_; }
   Gate& gate() { return gate_; }
   // Whether and how the scheduler orders clients' calls.
   Scheduling& scheduling() { return scheduling_; }
@@ -116,6 +119,7 @@ class Engine {
   LegacyBarrier legacy_barrier_;
   CallBarrier calls_{CallBarrier::Of::Calls};
   CallBarrier questions_{CallBarrier::Of::Questions};
+  CallBarrier forwarded_{CallBarrier::Of::Forwarded};
   Gate gate_;
   PerThreadUse per_thread_use_;
   Captures captures_;

@@ -136,12 +136,36 @@ bool Tenancy::is_paused() const {
   return engine_.control() != nullptr && engine_.control()->is_paused();
 }
 
-// While the process is off its devices, only `cuvmm resume` can bring it back, and leases for the
-// calls would be held in vain.
+// The driver holds the calls that a pause lets through.
 bool Tenancy::has_held_calls() const {
+  if (engine_.calls().has_waiting()) return true;
+  return is_off_devices() && engine_.forwarded().find_caller_inside().has_value();
+}
+
+bool Tenancy::is_off_devices() const {
   const Control* const control = engine_.control();
-  const bool can_resume = control == nullptr || control->presence() == share::Presence::OnDevices;
-  return can_resume && engine_.calls().has_waiting();
+  return control != nullptr && control->presence() != share::Presence::OnDevices;
+}
+
+// Unlike a command, the service acts unasked. So it takes off only what nobody else may be using,
+// and what a command can bring back if the service has gone. nullptr: it may.
+const char* Tenancy::why_stays_on_devices() const {
+  if (stays_out_.load()) return "the process is about to end";
+  if (has_held_calls()) return "a call waits";
+  if (engine_.control()->stayed_bytes() != 0) return "its pause left memory that others may use";
+  if (!engine_.control()->start()) return "it has no socket for `cuvmm resume`";
+  return nullptr;
+}
+
+share::ControlAnswer Tenancy::agree(const share::ControlRequest& request) {
+  share::ControlAnswer refused;
+  const char* why = engine_.control() == nullptr ? "the driver serves its memory" : nullptr;
+  if (why == nullptr && request.what == share::ControlWhat::LeaveDevices && !is_off_devices()) {
+    why = why_stays_on_devices();
+  }
+  if (why == nullptr) return engine_.control()->agree(request);
+  refused.say(why);
+  return refused;
 }
 
 void Tenancy::wait_outside(const std::function<void()>& wait) {

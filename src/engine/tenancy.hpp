@@ -36,9 +36,12 @@ class Tenancy final : private lease::Tenant {
   Result<void> resume(Come how) override;
   bool is_paused() const override;
   bool has_held_calls() const override;
+  bool is_off_devices() const override;
+  share::ControlAnswer agree(const share::ControlRequest& request) override;
   void wait_outside(const std::function<void()>& wait) override;
 
   DeviceMemory* device_with(const LeasedBudget& budget) const;
+  const char* why_stays_on_devices() const;
 
   Engine& engine_;
   std::atomic_flag is_busy_ = ATOMIC_FLAG_INIT;

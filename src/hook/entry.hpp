@@ -36,7 +36,7 @@ struct BehindDoor<call, description, CUresult (*)(Arguments...)> {
       if (HookBypass::is_active() || !engine->is_on()) return forward.unannounced(arguments...);
       // Calls that the driver makes from here on bypass the hooks.
       const HookBypass bypass;
-      [[maybe_unused]] const Pass pass{engine->calls(), call};
+      const CallBarrier::Pass pass{waits_in_a_pause ? engine->calls() : engine->forwarded(), call};
       if constexpr (waits_in_a_pause) {
         if (engine->calls().is_abandoned()) [[unlikely]]
           return CUDA_ERROR_DEINITIALIZED;
@@ -82,10 +82,6 @@ struct BehindDoor<call, description, CUresult (*)(Arguments...)> {
   static constexpr bool waits_in_a_pause =
       has(info(call).effect,
           Effect::Submits | Effect::Reads | Effect::Writes | Effect::Destroys | Effect::Exposes);
-  struct NoPass {
-    NoPass(const CallBarrier&, Call) {}
-  };
-  using Pass = std::conditional_t<waits_in_a_pause, CallBarrier::Pass, NoPass>;
 
   // A call that cannot affect pending work is not worth its own record.
   static bool is_recorded() {

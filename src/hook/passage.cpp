@@ -20,6 +20,8 @@ Passage::Passage(Call call, InAPause in_a_pause, bool is_recorded) : engine_(Eng
   if (in_a_pause == InAPause::Waits) {
     pass_.emplace(engine_->calls(), call);
     if (engine_->calls().is_abandoned()) way_ = Way::Ended;
+  } else {
+    pass_.emplace(engine_->forwarded(), call);
   }
   if (is_recorded && trace_is_on()) began_ = now_ns();
 }

@@ -100,6 +100,7 @@ class Leases final : public Lessor {
   bool take_note(const node::PauseWithGroup& said);
   bool take_note(const node::NextGroupStep& said);
   bool take_note(const node::WorkDeadline& said);
+  bool take_note(const node::PresenceDemand& said);
 
   // The second thread.
   static void* serve_demands(void* leases);
@@ -114,6 +115,9 @@ class Leases final : public Lessor {
   void wait_for_group(Holding& holding, std::uint64_t until);
   void bring_back(std::uint64_t now);
   bool has_all_to_come_back();
+  void agree(const node::PresenceDemand& demand);
+  void report_presence();
+  static void say_who_can_bring_back();
   void report(std::uint64_t now);
   void return_surplus(std::uint64_t now);
 
@@ -160,9 +164,11 @@ class Leases final : public Lessor {
   std::vector<Pending> pending_;
   std::vector<Pending> abandoned_;  // no thread waits for the answer any more
   std::vector<node::ReclaimDemand> demands_;
-  std::vector<node::Revision> with_group_;          // pauses to be made together with the group
-  std::optional<node::NextGroupStep> group_step_;   // the last one that came
-  std::vector<node::WorkDeadline> work_deadlines_;  // of pauses that have not begun
+  std::vector<node::PresenceDemand> presence_demands_;
+  std::optional<node::PresenceReport> presence_told_;  // to the service that is there now
+  std::vector<node::Revision> with_group_;             // pauses to be made together with the group
+  std::optional<node::NextGroupStep> group_step_;      // the last one that came
+  std::vector<node::WorkDeadline> work_deadlines_;     // of pauses that have not begun
   node::RequestId last_request_ = 0;
   std::vector<node::ShareKey> shares_;  // the newest, the oldest first
   std::size_t unsaid_shares_ = 0;       // how many of them the service has not been told

@@ -93,6 +93,7 @@ void Leases::greet(Fd socket) {
                 .priority = settings_.priority,
                 .places = static_cast<std::uint8_t>(place_count_)});
   abandoned_.clear();
+  presence_told_.reset();
   for (Leased& place : places()) {
     send(use_of(place, place.budget->lease_what_is_held()));
     place.reported = {};
@@ -121,10 +122,11 @@ void Leases::listen() {
     }
     const Holding holding{lock_};
     is_silent_ = false;
-    const bool goes_on = hear_one_of<Accepted, Rejected, PlaceTerms, LeaseGrant, LeaseRefusal,
-                                     ReclaimDemand, PauseWithGroup, NextGroupStep, WorkDeadline>(
-        std::span{packet}.first(static_cast<std::size_t>(got)),
-        [this](const auto& said) { return take_note(said); });
+    const bool goes_on =
+        hear_one_of<Accepted, Rejected, PlaceTerms, LeaseGrant, LeaseRefusal, ReclaimDemand,
+                    PauseWithGroup, NextGroupStep, WorkDeadline, PresenceDemand>(
+            std::span{packet}.first(static_cast<std::size_t>(got)),
+            [this](const auto& said) { return take_note(said); });
     heard_.notify_all();
     if (!goes_on) return;
   }
@@ -174,6 +176,7 @@ void Leases::lose() {
   standing_ = Standing::Apart;
   socket_.close();
   demands_.clear();
+  presence_demands_.clear();
   with_group_.clear();
   work_deadlines_.clear();
   for (Pending& pending : pending_) pending.state = Pending::State::Lost;
@@ -242,6 +245,12 @@ bool Leases::take_note(const LeaseRefusal& said) {
 
 bool Leases::take_note(const ReclaimDemand& said) {
   demands_.push_back(said);
+  work_.notify_all();
+  return true;
+}
+
+bool Leases::take_note(const PresenceDemand& said) {
+  presence_demands_.push_back(said);
   work_.notify_all();
   return true;
 }

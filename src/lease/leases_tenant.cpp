@@ -30,6 +30,14 @@ Size difference(Size a, Size b) {
   return a > b ? a - b : b - a;
 }
 
+template <class Demand>
+std::optional<Demand> take_first(std::vector<Demand>& demands) {
+  if (demands.empty()) return {};
+  const Demand first = demands.front();
+  demands.erase(demands.begin());
+  return first;
+}
+
 }  // namespace
 
 void* Leases::serve_demands(void* leases) {
@@ -41,18 +49,19 @@ void Leases::serve_once() {
   // React quickly while calls are held.
   const auto rest = std::chrono::milliseconds{paused_at_ != 0 ? 5 : 50};
   std::optional<ReclaimDemand> demand;
+  std::optional<PresenceDemand> of_presence;
   {
     Holding holding{lock_};
-    if (demands_.empty()) work_.wait_for(holding, rest);
+    if (demands_.empty() && presence_demands_.empty()) work_.wait_for(holding, rest);
     say_shares();
-    if (!demands_.empty()) {
-      demand = demands_.front();
-      demands_.erase(demands_.begin());
-    }
+    demand = take_first(demands_);
+    of_presence = take_first(presence_demands_);
   }
+  if (of_presence) agree(*of_presence);
   if (demand) reclaim(*demand);
   const std::uint64_t now = now_ns();
   if (paused_at_ != 0) bring_back(now);
+  report_presence();
   if (now - looked_at_ < between_looks) return;
   looked_at_ = now;
   tenant_is_idle_ = tenant_.is_idle();
@@ -223,6 +232,11 @@ void Leases::bring_back(std::uint64_t now) {
   }
   if (!tenant_.has_held_calls()) {
     paused_at_ = now;
+    return;
+  }
+  if (tenant_.is_off_devices()) {
+    paused_at_ = now;
+    if (!is_connected()) say_who_can_bring_back();
     return;
   }
   const bool has_waited_long = now - paused_at_ > longest_held;

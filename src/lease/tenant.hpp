@@ -5,6 +5,7 @@
 
 #include "base/clock.hpp"
 #include "base/result.hpp"
+#include "share/control.hpp"
 #include "vmm/leased_budget.hpp"
 
 namespace cuvmm::lease {
@@ -38,8 +39,13 @@ class Tenant {
   enum class Come : std::uint8_t { Whole, Partly };  // Partly: what finds no room stays on the host
   virtual Result<void> resume(Come how) = 0;
   virtual bool is_paused() const = 0;
-  // Whether calls wait for the end of the pause.
+  // Whether calls wait for the end of the pause, in cuvmm or in the driver.
   virtual bool has_held_calls() const = 0;
+  // Then, or halfway there, it makes no driver call and cannot resume.
+  virtual bool is_off_devices() const = 0;
+  // On behalf of whoever takes it off its devices or brings it back: State, LeaveDevices, HasLeft
+  // and HasReturned of share::ControlWhat.
+  virtual share::ControlAnswer agree(const share::ControlRequest& request) = 0;
 
   // Runs `wait` while this thread's call does not count as in progress.
   virtual void wait_outside(const std::function<void()>& wait) = 0;

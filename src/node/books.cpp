@@ -29,6 +29,7 @@ void NodeBooks::remove_client(ClientId client) {
   const auto found = clients_.find(client);
   if (found == clients_.end()) return;
   for (const auto& [place, holding] : found->second.at) places_[place].leased -= holding.leased;
+  end_coming_back(client, Arrived::No);
   for (const ClientId other : found->second.joined) clients_.at(other).joined.erase(client);
   clients_.erase(found);
 }
@@ -102,17 +103,33 @@ Size NodeBooks::remove_lease(ClientId client, PlaceId place, Size bytes) {
   return taken;
 }
 
+void NodeBooks::add_coming_back(ClientId client, PlaceId place, Size bytes) {
+  clients_[client].deep.coming_back[place] += bytes;
+  places_[place].coming_back += bytes;
+}
+
+void NodeBooks::end_coming_back(ClientId client, Arrived arrived) {
+  NodeClient* const found = find_client(client);
+  if (found == nullptr) return;
+  for (const auto& [place, bytes] : found->deep.coming_back) {
+    NodePlace& facts = places_[place];
+    facts.coming_back -= bytes;
+    if (arrived == Arrived::Yes) facts.foreign = std::min(facts.foreign + bytes, facts.capacity);
+  }
+  found->deep.coming_back.clear();
+}
+
 Size NodeBooks::free(PlaceId place) const {
   const NodePlace* const found = find_place(place);
   if (found == nullptr) return 0;
-  const Size used = found->leased + found->foreign;
+  const Size used = found->leased + found->foreign + found->coming_back;
   return found->capacity > used ? found->capacity - used : 0;
 }
 
 Size NodeBooks::overcommitted(PlaceId place) const {
   const NodePlace* const found = find_place(place);
   if (found == nullptr) return 0;
-  const Size used = found->leased + found->foreign;
+  const Size used = found->leased + found->foreign + found->coming_back;
   return used > found->capacity ? used - found->capacity : 0;
 }
 
@@ -146,7 +163,7 @@ Size NodeBooks::reachable(PlaceId place, ClientId client) const {
   const NodePlace* const found = find_place(place);
   const NodeClient* const asker = find_client(client);
   if (found == nullptr || asker == nullptr) return 0;
-  Size unreachable = found->foreign;
+  Size unreachable = found->foreign + found->coming_back;
   for (const auto& [id, other] : clients_) {
     const bool is_of_the_group = other.group == asker->group;
     unreachable += other.leased(place) - (is_of_the_group ? 0 : other.borrowed(place));

@@ -22,6 +22,21 @@ struct ClientHolding {
   bool is_away = false;           // a pause took memory here, and it has leased none since
 };
 
+// What is known of a client that can leave its devices.
+struct DeepPauseFacts {
+  bool can_leave = false;
+  bool is_paused = false;
+  bool has_held_calls = false;
+  DeviceStay stay = DeviceStay::On;
+  std::optional<Microseconds> quiet_since = {};  // paused, and nothing waits for its return
+  bool stays_on = false;     // until its next pause: it could not leave, or it has returned
+  bool must_return = false;  // it stands halfway
+  Microseconds no_return_before = 0;
+  Microseconds return_rest = 0;              // after the next failure; 0: the shortest
+  std::map<PlaceId, Size> contexts = {};     // what has left each device
+  std::map<PlaceId, Size> coming_back = {};  // of that, what has room again
+};
+
 struct NodeClient {
   ClientTerms terms;
   std::string group;               // an identity, not for display; empty until it is assigned
@@ -31,6 +46,7 @@ struct NodeClient {
   Microseconds idle_since = 0;
   Microseconds stays_until = 0;  // end of its minimum stay; see PolicyTimes::stays
   bool is_stalled = false;       // missed a deadline, and has sent nothing since
+  DeepPauseFacts deep = {};
 
   const ClientHolding* find(PlaceId place) const {
     const auto found = at.find(place);
@@ -53,6 +69,7 @@ struct NodePlace {
   Size capacity = 0;
   Size foreign = 0;
   Size leased = 0;                         // the sum over all clients
+  Size coming_back = 0;                    // the same, of contexts; foreign once they are there
   Microseconds turns_withheld_until = 0;   // requests that need a turn are refused
   Microseconds turns_suspended_until = 0;  // they wait
 };
@@ -90,9 +107,16 @@ class NodeBooks {
   // Removes no more than the client has leased. Returns the bytes removed.
   Size remove_lease(ClientId client, PlaceId place, Size bytes);
 
+  // Keeps room for contexts of a client that returns to its devices.
+  void add_coming_back(ClientId client, PlaceId place, Size bytes);
+  enum class Arrived : std::uint8_t { No, Yes };
+  // The client has returned, and its contexts are foreign memory now; or it has not, and the room
+  // is free again.
+  void end_coming_back(ClientId client, Arrived arrived);
+
   // Bytes that can be leased right away.
   Size free(PlaceId place) const;
-  // By how much leased and foreign memory together exceed the capacity.
+  // By how much all that is in use or kept exceeds the capacity.
   Size overcommitted(PlaceId place) const;
   // Sum of the guarantees of all clients except `without`.
   Size guaranteed(PlaceId place, std::optional<ClientId> without = {}) const;

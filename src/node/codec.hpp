@@ -38,6 +38,12 @@ template <>
 inline constexpr std::uint8_t value_count<ReclaimEnd> = 4;
 template <>
 inline constexpr std::uint8_t value_count<GroupStep> = 3;
+template <>
+inline constexpr std::uint8_t value_count<PresenceStep> = 4;
+template <>
+inline constexpr std::uint8_t value_count<PresenceNow> = 3;
+template <>
+inline constexpr std::uint8_t value_count<DeviceStay> = 5;
 
 // Names are printed to terminals, so control characters are not allowed.
 inline bool is_readable(char letter) {
@@ -76,6 +82,11 @@ class MessageWriter {
     const std::size_t count = std::min(keys.size(), most_share_keys);
     (*this)(static_cast<std::uint8_t>(count));
     for (std::size_t i = 0; i < count; ++i) (*this)(keys[i]);
+  }
+  void operator()(const ContextSizes& sizes) {
+    const std::size_t count = std::min(sizes.size(), most_context_sizes);
+    (*this)(static_cast<std::uint8_t>(count));
+    for (std::size_t i = 0; i < count; ++i) (*this)(sizes[i]);
   }
 
   std::vector<std::byte> take() { return std::move(bytes_); }
@@ -141,6 +152,12 @@ class MessageReader {
     (*this)(count);
     if (count > most_share_keys) return fail("more keys than a message has");
     for (std::uint8_t i = 0; i < count && why_not_ == nullptr; ++i) (*this)(keys.emplace_back());
+  }
+  void operator()(ContextSizes& sizes) {
+    std::uint8_t count = 0;
+    (*this)(count);
+    if (count > most_context_sizes) return fail("more devices than a message has");
+    for (std::uint8_t i = 0; i < count && why_not_ == nullptr; ++i) (*this)(sizes.emplace_back());
   }
 
   const char* why_not() const { return why_not_; }

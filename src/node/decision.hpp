@@ -110,9 +110,18 @@ struct TurnsSuspended {
   Microseconds until = 0;
 };
 
-using Decision =
-    std::variant<LeaseGranted, LeaseRefused, TermsRefused, CapacityRefused, ReclaimRequested,
-                 ReclaimEnded, AnswerStale, TurnStarted, TurnEnded, GroupChanged, TurnsSuspended>;
+// The client is to leave its devices with all that its pause has left there. LeaveEnded follows.
+struct LeaveRequested {
+  ClientId client = 0;
+};
+// There is room for its contexts: it is to return to its devices. ReturnEnded follows.
+struct ReturnRequested {
+  ClientId client = 0;
+};
+
+using Decision = std::variant<LeaseGranted, LeaseRefused, TermsRefused, CapacityRefused,
+                              ReclaimRequested, ReclaimEnded, AnswerStale, TurnStarted, TurnEnded,
+                              GroupChanged, TurnsSuspended, LeaveRequested, ReturnRequested>;
 using Decisions = std::vector<Decision>;
 
 }  // namespace cuvmm::node

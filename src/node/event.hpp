@@ -81,11 +81,30 @@ struct ReclaimAnswered {
 struct WorkOutlastedTurn {
   ClientId client = 0;
 };
+// A client that can leave its devices reports whether it is paused at the service's request.
+struct PresenceReported {
+  ClientId client = 0;
+  bool is_paused = false;
+  bool has_held_calls = false;            // they wait for the end of the pause
+  bool is_off_devices = false;            // or on its way
+  std::map<PlaceId, Size> contexts = {};  // what has left each device
+};
+// The end of what LeaveRequested has begun.
+struct LeaveEnded {
+  ClientId client = 0;
+  enum class How : std::uint8_t { Off, On, Halfway } how = How::Off;
+  std::map<PlaceId, Size> contexts = {};  // what has left each device
+};
+// The end of what ReturnRequested has begun.
+struct ReturnEnded {
+  ClientId client = 0;
+  bool is_back = false;
+};
 struct TimePassed {};
 
-using NodeEvent =
-    std::variant<PlaceConfigured, ForeignUseSeen, ClientCame, TermsChanged, ClientLeft,
-                 ClientsJoined, LeaseRequested, RequestCancelled, LeaseReturned, UseReported,
-                 ReclaimAnswered, WorkOutlastedTurn, TimePassed>;
+using NodeEvent = std::variant<PlaceConfigured, ForeignUseSeen, ClientCame, TermsChanged,
+                               ClientLeft, ClientsJoined, LeaseRequested, RequestCancelled,
+                               LeaseReturned, UseReported, ReclaimAnswered, WorkOutlastedTurn,
+                               PresenceReported, LeaveEnded, ReturnEnded, TimePassed>;
 
 }  // namespace cuvmm::node

@@ -25,6 +25,7 @@ inline constexpr std::uint16_t newest_protocol = 1;
 inline constexpr std::size_t longest_name = 64;
 inline constexpr std::size_t most_holders = 16;  // named in a refusal
 inline constexpr std::size_t most_share_keys = 128;
+inline constexpr std::size_t most_context_sizes = 16;
 inline constexpr std::size_t longest_message = 4096;
 
 // A device's UUID, since ordinals are only meaningful within one process. All zero: the host.
@@ -249,15 +250,57 @@ struct WorkDeadline {
   }
 };
 
+// Memory of a client's contexts, in MiB, by the device's index in NVML.
+using ContextSizes = std::vector<std::uint32_t>;
+
+// From an accepted client that can leave its devices: whether it is paused at the service's
+// request. Repeated whenever that changes.
+struct PresenceReport {
+  bool is_paused = false;
+  bool has_held_calls = false;
+  bool is_off_devices = false;  // or halfway
+  ContextSizes contexts;        // what has left
+  friend bool operator==(const PresenceReport&, const PresenceReport&) = default;
+  static constexpr auto fields(auto& self, auto&& field) {
+    field(self.is_paused), field(self.has_held_calls), field(self.is_off_devices),
+        field(self.contexts);
+  }
+};
+// From the service, on behalf of the helper that takes the client off its devices or brings it
+// back: the steps of docs/pausing.md.
+enum class PresenceStep : std::uint8_t { Look, Leave, HasLeft, HasReturned };
+struct PresenceDemand {
+  std::uint32_t number = 0;
+  PresenceStep step = PresenceStep::Look;
+  ContextSizes contexts;
+  static constexpr auto fields(auto& self, auto&& field) {
+    field(self.number), field(self.step), field(self.contexts);
+  }
+};
+enum class PresenceNow : std::uint8_t { OnDevices, Leaving, OffDevices };
+struct PresenceAnswer {
+  std::uint32_t number = 0;  // of the demand
+  bool is_done = false;
+  PresenceNow now = PresenceNow::OnDevices;
+  ContextSizes contexts;
+  std::string why_not;  // for display
+  static constexpr auto fields(auto& self, auto&& field) {
+    field(self.number), field(self.is_done), field(self.now), field(self.contexts),
+        field(self.why_not);
+  }
+};
+
 // A kind's number is its position in this list, counted from 1. Add new kinds at the end.
 using NodeMessage =
     std::variant<Greeting, HeldAlready, LeaseAsk, LeaseReturn, UseReport, ReclaimAnswer,
                  OutlastedTurn, Accepted, Rejected, PlaceTerms, LeaseGrant, LeaseRefusal,
                  ReclaimDemand, TurnNotice, TurnsOff, LeaseCancel, TimeWish, TimeNews, TimeBoard,
                  PausesWithGroup, PauseWithGroup, StandsStill, NextGroupStep, YieldsToForeground,
-                 ForegroundBoard, SharesHandles, WorkDeadline>;
+                 ForegroundBoard, SharesHandles, WorkDeadline, PresenceReport, PresenceDemand,
+                 PresenceAnswer>;
 
-// Truncates names to `longest_name`, holders to `most_holders` and keys to `most_share_keys`.
+// Truncates names to `longest_name`, holders to `most_holders`, keys to `most_share_keys`, and
+// sizes of contexts to `most_context_sizes`.
 std::vector<std::byte> encode(const NodeMessage& message);
 
 // InvalidArgument if the packet is malformed: disconnect its sender. NotAvailable if this build

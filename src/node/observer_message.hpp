@@ -137,8 +137,19 @@ struct TimeState {
   }
 };
 
-using ObserverMessage = std::variant<StateAsk, TermsAsk, PlaceState, ClientState, HoldingState,
-                                     MoveState, StateEnd, ObserverAnswer, TimeTermsAsk, TimeState>;
+// A client that can leave its devices. Follows its ClientState.
+struct PauseState {
+  ClientId client = 0;
+  bool is_paused = false;  // at the service's request
+  DeviceStay stay = DeviceStay::On;
+  static constexpr auto fields(auto& self, auto&& field) {
+    field(self.client), field(self.is_paused), field(self.stay);
+  }
+};
+
+using ObserverMessage =
+    std::variant<StateAsk, TermsAsk, PlaceState, ClientState, HoldingState, MoveState, StateEnd,
+                 ObserverAnswer, TimeTermsAsk, TimeState, PauseState>;
 
 std::vector<std::byte> encode_observed(const ObserverMessage& message);
 // Fails like decode().

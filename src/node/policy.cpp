@@ -39,6 +39,7 @@ std::optional<Microseconds> NodePolicy::next_wake() const {
   }
   for (const OpenReclaim& open : reclaims_.all()) consider(open.deadline);
   for (const GroupTurn& turn : turns_.turns()) consider(turn.ends_at());
+  consider(next_move_of_contexts());
   return next;
 }
 
@@ -88,9 +89,17 @@ void NodePolicy::on(const PlaceConfigured& event) {
 }
 
 void NodePolicy::on(const ForeignUseSeen& event) {
-  if (NodePlace* const place = books_.find_place(event.place)) {
-    place->foreign = std::min(event.bytes, place->capacity);
+  NodePlace* const place = books_.find_place(event.place);
+  if (place == nullptr) return;
+  // Contexts on their way back have room of their own, and may be there already.
+  Size returning = 0;
+  for (const auto& [id, client] : books_.clients()) {
+    const auto back = client.deep.coming_back.find(event.place);
+    const bool counts = client.deep.stay == DeviceStay::Returning;
+    returning += counts && back != client.deep.coming_back.end() ? back->second : 0;
   }
+  const Size more = event.bytes > place->foreign ? event.bytes - place->foreign : 0;
+  place->foreign = std::min(event.bytes - std::min(more, returning), place->capacity);
 }
 
 bool NodePolicy::terms_can_be_held(ClientId client, const ClientTerms& terms) {
@@ -194,11 +203,13 @@ void NodePolicy::on(const LeaseRequested& event) {
   NodeClient* const client = books_.find_client(event.client);
   if (client == nullptr) return;
   client->is_idle = false;  // it is inside a call that needs memory
+  client->deep.quiet_since.reset();
   if (books_.find_place(event.place) == nullptr) {
     return refuse_now(event, RefusalReason::UnknownPlace);
   }
-  const auto waiting = std::count_if(
-      asks_.begin(), asks_.end(), [&](const Ask& ask) { return ask.asked.client == event.client; });
+  const auto waiting = std::count_if(asks_.begin(), asks_.end(), [&](const Ask& ask) {
+    return ask.asked.client == event.client && !ask.is_for_contexts;
+  });
   if (static_cast<std::size_t>(waiting) >= most_waiting_of_a_client) {
     return refuse_now(event, RefusalReason::TooMany);
   }
@@ -215,7 +226,8 @@ Microseconds NodePolicy::deadline_of(const Ask& ask) const {
 
 void NodePolicy::on(const RequestCancelled& event) {
   std::erase_if(asks_, [&](const Ask& ask) {
-    return ask.asked.client == event.client && ask.asked.request == event.request;
+    return ask.asked.client == event.client && ask.asked.request == event.request &&
+           !ask.is_for_contexts;
   });
 }
 

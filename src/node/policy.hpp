@@ -28,7 +28,11 @@ class NodePolicy {
   const NodeBooks& books() const { return books_; }
   const OpenReclaims& open_reclaims() const { return reclaims_; }
   const TurnTable& turns() const { return turns_; }
-  std::size_t waiting_requests() const { return asks_.size(); }
+  // Of clients.
+  std::size_t waiting_requests() const {
+    return static_cast<std::size_t>(std::count_if(
+        asks_.begin(), asks_.end(), [](const Ask& ask) { return !ask.is_for_contexts; }));
+  }
   // Bytes that a client's waiting requests ask for at a place.
   Size waited_for(ClientId client, PlaceId place) const;
 
@@ -42,6 +46,9 @@ class NodePolicy {
     bool waits_for_turn = false;
     Microseconds no_turn_before = 0;
     bool gathers = false;  // memory is being reclaimed for it
+    // Of the policy itself, for a client that returns to its devices. No limit applies, and no
+    // decision answers it.
+    bool is_for_contexts = false;
   };
   // The memory being reclaimed at a place for the requests examined so far.
   struct Gathering {
@@ -63,6 +70,9 @@ class NodePolicy {
   void on(const UseReported& event);
   void on(const ReclaimAnswered& event);
   void on(const WorkOutlastedTurn& event);
+  void on(const PresenceReported& event);
+  void on(const LeaveEnded& event);
+  void on(const ReturnEnded& event);
   void on(const TimePassed&) {}
 
   void clear_stalled(const NodeEvent& event);
@@ -102,6 +112,19 @@ class NodePolicy {
   void end_reclaim(Revision revision, ReclaimEnd how);
   void reclaim_beyond_limits(PlaceId place);
   void reclaim_overcommitted(PlaceId place);
+
+  // Clients that leave their devices, and return (policy_deep_pause.cpp).
+  void note_who_is_quiet();
+  std::optional<Microseconds> leaves_at(const NodeClient& client) const;
+  std::optional<Microseconds> returns_at(ClientId id, const NodeClient& client) const;
+  void let_leave();
+  void gather_for_returns();
+  void let_return();
+  void give_up_return(ClientId id);
+  bool has_asks(ClientId id) const;
+  bool is_returning(const std::string& group) const;
+  std::size_t count_leaving() const;
+  std::optional<Microseconds> next_move_of_contexts() const;
 
   bool turns_are_withheld(const std::string& group) const;
   Microseconds no_turns_before(const std::string& group) const;

@@ -13,6 +13,7 @@ void NodePolicy::end_overdue() {
 }
 
 void NodePolicy::settle() {
+  gather_for_returns();
   for (bool changes = true; changes;) {
     changes = false;
     for (const auto& [place, facts] : books_.places()) changes |= settle_place(place);
@@ -21,6 +22,9 @@ void NodePolicy::settle() {
     changes |= extend_turns();
     changes |= start_turns();
   }
+  let_return();
+  note_who_is_quiet();
+  let_leave();
 }
 
 // Requests within a guarantee come first, then those of groups with a turn, then all others. Within
@@ -56,7 +60,8 @@ std::optional<RefusalReason> NodePolicy::impossible(const Ask& ask) const {
   const NodeClient& client = *books_.find_client(id);
   const Size limit = client.terms.share_at(place).limit;
   const Size leased = client.leased(place);
-  if (leased > limit || bytes > limit - leased) return RefusalReason::BeyondLimit;
+  const bool is_beyond_limit = leased > limit || bytes > limit - leased;
+  if (is_beyond_limit && !ask.is_for_contexts) return RefusalReason::BeyondLimit;
   const bool is_host = books_.find_place(place)->kind == PlaceKind::Host;
   if (bytes > (is_host ? free_of_guarantees(place, id) : books_.reachable(place, id)))
     return RefusalReason::BeyondCapacity;
@@ -214,6 +219,7 @@ bool NodePolicy::grant(std::size_t ask) {
   const Ask granted = asks_[ask];
   asks_.erase(asks_.begin() + static_cast<std::ptrdiff_t>(ask));
   const auto& [client, request, place, bytes, at_once] = granted.asked;
+  if (granted.is_for_contexts) return books_.add_coming_back(client, place, bytes), true;
   books_.add_lease(client, place, bytes);
   NodeClient& holder = *books_.find_client(client);
   holder.at[place].is_away = false;
@@ -228,6 +234,7 @@ bool NodePolicy::grant(std::size_t ask) {
 
 bool NodePolicy::refuse(std::size_t ask, RefusalReason why) {
   const LeaseRequested asked = asks_[ask].asked;
+  if (asks_[ask].is_for_contexts) return give_up_return(asked.client), true;
   asks_.erase(asks_.begin() + static_cast<std::ptrdiff_t>(ask));
   refuse_now(asked, why);
   return true;

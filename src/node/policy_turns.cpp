@@ -106,9 +106,10 @@ std::vector<TurnWish> NodePolicy::wishes() const {
 
 void NodePolicy::note_turns_that_have_their_memory() {
   for (const GroupTurn& turn : std::vector<GroupTurn>{turns_.turns()}) {
-    const bool waits = std::any_of(asks_.begin(), asks_.end(), [&](const Ask& ask) {
-      return group_of(ask) == turn.group && turn.places.contains(ask.asked.place);
-    });
+    const bool waits =
+        is_returning(turn.group) || std::any_of(asks_.begin(), asks_.end(), [&](const Ask& ask) {
+          return group_of(ask) == turn.group && turn.places.contains(ask.asked.place);
+        });
     if (!turn.has_its_memory_since && !waits) turns_.has_its_memory(*turns_.find(turn.group), now_);
   }
 }

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "base/size.hpp"
@@ -36,11 +37,22 @@ struct ClientTerms {
   std::uint32_t weight = 1;               // its share of the time when clients take turns
   int priority = 0;                       // memory is reclaimed from the lowest first
   std::string group;                      // clients that wait for each other; empty: its own group
+  // A paused client leaves its devices once no call of it has waited for so long; none: never.
+  std::optional<Microseconds> deep_pause_after = {};
 
   MemoryShare share_at(PlaceId place) const {
     const auto found = shares.find(place);
     return found == shares.end() ? MemoryShare{} : found->second;
   }
+};
+
+// Where a client's contexts are.
+enum class DeviceStay : std::uint8_t {
+  On,
+  Leaving,
+  Off,
+  Gathering,  // room for them is being gathered
+  Returning,
 };
 
 struct PolicyTimes {
@@ -59,6 +71,10 @@ struct PolicyTimes {
   Microseconds outlasts = 100'000;
   Size swapped_per_second = 20 * GiB;
   Microseconds without_turns = 10'000'000;  // suspension after work outlasts a turn
+  // Before a client that could not return to its devices is tried again; doubled each time.
+  Microseconds shortest_return_rest = 1'000'000;
+  Microseconds longest_return_rest = 30'000'000;
+  std::size_t leave_at_once = 2;  // each helper starts the driver
 };
 
 constexpr Microseconds time_at_rate(Size bytes, Size per_second) {

@@ -97,6 +97,15 @@ class MetricsPrinter {
     return {{"gpu_uuid", holding.device}, {"client", client.label}};
   }
 
+  void print_attempts(const ClientSample& client, const char* phase,
+                      const ClientTally::Attempts& attempts) {
+    for (const auto& [outcome, count] :
+         {std::pair{"done", attempts.done}, {"failed", attempts.failed}}) {
+      text_.sample({{"client", client.label}, {"phase", phase}, {"outcome", outcome}},
+                   number(count));
+    }
+  }
+
   void print_family(Family family);
   void print_info();
   void print_moved();
@@ -154,6 +163,11 @@ void MetricsPrinter::print_family(Family family) {
     case Family::Paused:
       for (const ClientSample& client : snapshot_.clients) {
         if (client.paused) text_.sample({{"client", client.label}}, number(*client.paused));
+      }
+      return;
+    case Family::OffDevices:
+      for (const ClientSample& client : snapshot_.clients) {
+        text_.sample({{"client", client.label}}, client.is_off_devices ? 1 : 0);
       }
       return;
     case Family::Fragmentation:
@@ -217,6 +231,11 @@ void MetricsPrinter::print_family(Family family) {
     case Family::Turns:
       return each_tally([&](const ClientSample& client, const ClientTally& tally) {
         text_.sample({{"client", client.label}}, number(tally.turns));
+      });
+    case Family::DeepPauses:
+      return each_tally([&](const ClientSample& client, const ClientTally& tally) {
+        print_attempts(client, "out", tally.departures);
+        print_attempts(client, "in", tally.returns);
       });
     case Family::TurnSeconds:
       return each_tally([&](const ClientSample& client, const ClientTally& tally) {

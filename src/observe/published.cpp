@@ -96,7 +96,7 @@ void PublishedProcesses::add_to(Snapshot& snapshot, ShowsArguments arguments) co
     if (now.is_paused != 0) client->condition = ClientCondition::Paused;
     if (now.is_counted == 0) continue;
     client->paused = now.is_paused != 0 ? now.paused : 0;
-    client->is_off_devices = now.is_off_devices != 0;
+    client->is_off_devices = client->is_off_devices || now.is_off_devices != 0;
     client->pauses = now.pauses;
     client->resumes = now.resumes;
     for (std::uint32_t i = 0; i < now.device_count; ++i) {

@@ -67,6 +67,12 @@ struct ClientTally {
   std::map<std::pair<std::string, node::ReclaimStep>, Reclaims> reclaims;
   std::uint64_t turns = 0;
   std::uint64_t turns_us = 0;
+  struct Attempts {
+    std::uint64_t done = 0;
+    std::uint64_t failed = 0;
+  };
+  Attempts departures;  // from its devices, with its contexts
+  Attempts returns;     // to them
 };
 
 enum class ClientCondition : std::uint8_t { Running, Idle, Waiting, Turn, Paused, Stalled };
@@ -106,10 +112,13 @@ enum class NodeEventKind : std::uint8_t {
   Refused,
   TurnBegan,
   TurnEnded,
-  TurnsOff
+  TurnsOff,
+  LeftDevices,
+  ReturnedToDevices
 };
-inline constexpr std::array<const char*, 7> event_names{
-    "joined", "left", "reclaimed", "refused", "turn began", "turn ended", "turns off"};
+inline constexpr std::array<const char*, 9> event_names{
+    "joined",    "left",         "reclaimed",          "refused", "turn began", "turn ended",
+    "turns off", "left devices", "returned to devices"};
 
 struct NodeEventSample {
   std::uint64_t number = 0;

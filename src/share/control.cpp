@@ -232,7 +232,10 @@ bool ControlSocket::is_still_wanted(const OwnFd& by, const Answering& answer) {
 }
 
 Result<ControlAnswer> tell(pid_t process, ControlRequest request, Deadline until) {
-  const Fd socket = TRY(reach(process, until));
+  return tell(TRY(reach(process, until)), request, until);
+}
+
+Result<ControlAnswer> tell(const Fd& socket, const ControlRequest& request, Deadline until) {
   TRY(send_words(socket, request, until, controlling));
   for (;;) {
     auto answer = TRY(received<ControlAnswer>(socket, controlling));

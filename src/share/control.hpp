@@ -105,6 +105,9 @@ class ControlSocket {
 // runs in. NotFound if it has no control socket.
 Result<ControlAnswer> tell(pid_t process, ControlRequest request, Deadline until);
 
+// The same, over a connection to whoever answers for the process.
+Result<ControlAnswer> tell(const Fd& socket, const ControlRequest& request, Deadline until);
+
 // Processes of this user that can be controlled from here. Removes the sockets of dead processes.
 std::vector<pid_t> controlled_processes();
 

@@ -15,10 +15,6 @@ namespace {
 
 constexpr const char* opening = "open the folder for sockets";
 
-std::string usual_name() {
-  return "cuvmm-" + std::to_string(::geteuid());
-}
-
 template <class Visit>
 void for_each_name(DIR* folder, const std::string& prefix, const Visit& visit) {
   if (folder == nullptr) return;
@@ -79,18 +75,22 @@ void PrivateFolder::remove(const std::string& name) const {
   ::unlinkat(folder_.number(), name.c_str(), 0);
 }
 
+std::string usual_folder_name() {
+  return "cuvmm-" + std::to_string(::geteuid());
+}
+
 std::vector<std::string> usual_folders() {
   std::vector<std::string> folders;
   const char* const given = ::secure_getenv("XDG_RUNTIME_DIR");
   if (given != nullptr && given[0] == '/') folders.push_back(std::string(given) + "/cuvmm");
   for (const char* const shared : shared_folders) {
-    folders.push_back(std::string(shared) + "/" + usual_name());
+    folders.push_back(std::string(shared) + "/" + usual_folder_name());
   }
   return folders;
 }
 
 Result<std::string> make_fresh_folder(const std::string& shared) {
-  std::string path = shared + "/" + usual_name() + "-XXXXXX";
+  std::string path = shared + "/" + usual_folder_name() + "-XXXXXX";
   if (::mkdtemp(path.data()) == nullptr) return system_error(opening);
   return path;
 }
@@ -98,7 +98,7 @@ Result<std::string> make_fresh_folder(const std::string& shared) {
 std::vector<std::string> fresh_folders() {
   std::vector<std::string> folders;
   for (const std::string shared : shared_folders) {
-    for_each_name(::opendir(shared.c_str()), usual_name() + "-",
+    for_each_name(::opendir(shared.c_str()), usual_folder_name() + "-",
                   [&](const char* name) { folders.push_back(shared + "/" + name); });
   }
   return folders;

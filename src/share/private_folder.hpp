@@ -42,6 +42,8 @@ class PrivateFolder {
 // The suffix of a file that is still being created.
 inline constexpr const char* being_made = ".new";
 
+// cuvmm-UID.
+std::string usual_folder_name();
 // In order of preference: $XDG_RUNTIME_DIR/cuvmm, /tmp/cuvmm-UID, /dev/shm/cuvmm-UID.
 std::vector<std::string> usual_folders();
 

@@ -81,6 +81,8 @@ class Pauser {
   const ProgramParts& program() const { return program_; }
   // Memory that is swapped out, and memory that came back only as far as the host.
   Size paused_bytes() const { return away_bytes() + on_host_bytes(); }
+  // Of the last pause: memory that could not leave.
+  Size stayed_bytes() const { return paused_.stayed; }
 
   // Keeps `ahead` bytes ready, but no more than there are on the devices: pins ahead, or gives back
   // memory unused for `idle`, a piece at a time. True if there is more to do.

@@ -193,7 +193,8 @@ std::optional<CallBarrier::GracePeriod> CallBarrier::GracePeriod::begin() {
   const Thread* const here = mine_;
   for (const Thread* thread = threads_.load(); thread != nullptr; thread = thread->next) {
     if (thread == here) continue;
-    for (const auto& steps : thread->steps) {
+    for (const Of kind : {Of::Calls, Of::Work, Of::Questions}) {
+      const auto& steps = thread->steps[static_cast<std::size_t>(kind)];
       const std::uint32_t now = steps.load(std::memory_order_acquire);
       if (is_inside(now)) period.inside_.push_back({&steps, now});
     }

@@ -19,10 +19,11 @@ namespace cuvmm {
 // Entering costs a thread two stores to its own record; closing bears the cost of synchronization.
 class CallBarrier {
  public:
-  // A thread can be inside one barrier of each kind at a time. The Questions barrier is never
-  // closed: it only tells a GracePeriod that the thread is inside.
-  enum class Of : std::uint8_t { Calls, Work, Questions };
-  static constexpr std::size_t kinds = 3;
+  // A thread can be inside one barrier of each kind at a time. The last two are never closed.
+  // Questions only tells a GracePeriod that the thread is inside; Forwarded, of which a GracePeriod
+  // knows nothing, that the driver may hold it.
+  enum class Of : std::uint8_t { Calls, Work, Questions, Forwarded };
+  static constexpr std::size_t kinds = 4;
 
   explicit CallBarrier(Of which);
   CallBarrier(const CallBarrier&) = delete;

@@ -64,6 +64,31 @@ TEST(NodeConfiguration, ProblemsNameFileLineAndKey) {
   EXPECT_FALSE(read_config("/nowhere/at/all", Serves::OneUser).ok());
 }
 
+TEST(NodeConfiguration, SaysWhenPausedClientsLeaveTheirDevices) {
+  EXPECT_FALSE(parsed("").config.deep_pause.after.has_value()) << "unless configured, never";
+  const ConfigRead read = parsed(
+      "deep_pause_after = \"10m\"\n"
+      "[[client]]\nname = \"a\"\ndeep_pause_after = \"off\"\n"
+      "[[client]]\nname = \"b\"\ndeep_pause_after = \"1.5s\"\n"
+      "[[client]]\nname = \"c\"\n");
+  ASSERT_TRUE(read.ok()) << read.problem;
+  EXPECT_EQ(read.config.deep_pause.after, 600'000'000u);
+  EXPECT_EQ(read.config.rules[0].deep_pause->after, std::nullopt);
+  EXPECT_EQ(read.config.rules[1].deep_pause->after, 1'500'000u);
+  EXPECT_FALSE(read.config.rules[2].deep_pause.has_value()) << "as for all others";
+  for (const char* wrong : {"deep_pause_after = 10\n", "deep_pause_after = \"10\"\n",
+                            "deep_pause_after = \"soon\"\n"}) {
+    EXPECT_EQ(parsed(wrong).problem,
+              "f.toml:1: deep_pause_after: must be a time in quotes, such as \"10m\", or \"off\"");
+  }
+}
+
+TEST_F(NodeService, ATimeForDeepPausesThatIsNoTimeIsRefused) {
+  std::string said;
+  EXPECT_EQ(start_and_wait({"--deep-pause-after", "soon"}, &said), 2);
+  EXPECT_NE(said.find("--deep-pause-after: allowed is a time"), std::string::npos) << said;
+}
+
 TEST(NodeConfiguration, ForAllUsersANameAloneGrantsNothing) {
   const std::string text = "[[client]]\nname = \"a\"\nguarantee = \"1G\"\n";
   EXPECT_TRUE(parsed(text).ok());

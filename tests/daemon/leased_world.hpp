@@ -67,6 +67,25 @@ class WillingTenant final : public lease::Tenant {
   }
   bool is_paused() const override { return paused.load(); }
   bool has_held_calls() const override { return held_calls.load(); }
+  bool is_off_devices() const override { return presence.load() != share::Presence::OnDevices; }
+  share::ControlAnswer agree(const share::ControlRequest& request) override {
+    share::ControlAnswer said;
+    said.outcome = share::ControlOutcome::Done;
+    if (request.what == share::ControlWhat::LeaveDevices && !paused.load()) {
+      said.say("it is not paused");
+      said.outcome = share::ControlOutcome::Refused;
+    } else if (request.what == share::ControlWhat::LeaveDevices) {
+      presence = share::Presence::Leaving;
+    } else if (request.what == share::ControlWhat::HasLeft) {
+      presence = share::Presence::OffDevices;
+      left = request.left;
+    } else if (request.what == share::ControlWhat::HasReturned) {
+      presence = share::Presence::OnDevices;
+    }
+    said.presence = presence.load();
+    said.left = left;
+    return said;
+  }
   void wait_outside(const std::function<void()>& wait) override {
     ++outside;
     wait();
@@ -85,6 +104,8 @@ class WillingTenant final : public lease::Tenant {
   std::atomic<bool> busy{false};
   std::atomic<bool> paused{false};
   std::atomic<bool> held_calls{false};
+  std::atomic<share::Presence> presence{share::Presence::OnDevices};
+  share::LeftMemory left{};  // for the thread that carries out demands
   LeasedBudget* held_by = nullptr;
 };
 

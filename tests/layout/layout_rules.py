@@ -25,17 +25,18 @@ SOURCE_FOLDERS = {
     "node": ["base"],
     "lease": ["+share", "node"],
     "observe": ["share", "node", "base"],
-    "daemon": ["observe", "node", "share", "driver", "trace", "base"],
+    "checkpoint": ["observe", "share", "driver", "trace", "base"],
+    "daemon": ["checkpoint", "observe", "node", "share", "driver", "trace", "base"],
     "kubernetes": ["daemon", "node", "base"],
-    "cli": ["view", "replay", "observe", "share", "node", "driver", "trace", "base"],
+    "cli": ["view", "replay", "checkpoint", "observe", "share", "node", "driver", "trace", "base"],
 }
 
 # Single files that a folder may include without including the rest of their folder.
 SINGLE_FILES = {"sim": r"driver/[a-z_]+\.def", "stub": r"driver/driver_api\.def"}
 
 # Folders beside src. Every folder may include the public headers (include/cuvmm).
-EVERYTHING = ["+engine", "hook", "capi", "replay", "view", "node", "observe", "daemon",
-              "kubernetes", "slurm", "cli"]
+EVERYTHING = ["+engine", "hook", "capi", "replay", "view", "node", "observe",
+              "checkpoint", "daemon", "kubernetes", "slurm", "cli"]
 OTHER_FOLDERS = {
     "include": [],
     "examples": [],

@@ -16,6 +16,8 @@ PolicyTimes short_times() {
   times.longest_quantum = 500'000;
   times.stays = 300'000;
   times.without_turns = 1'000'000;
+  times.shortest_return_rest = 50'000;
+  times.longest_return_rest = 400'000;
   return times;
 }
 
@@ -32,6 +34,7 @@ NodeHistory::NodeHistory(std::uint64_t seed, Manners manners)
 void NodeHistory::run(std::uint64_t events) {
   while (events_ < events && !::testing::Test::HasFailure()) {
     answer_what_is_due();
+    end_helpers_that_are_due();
     do_something();
     let_time_pass();
   }
@@ -45,6 +48,7 @@ void NodeHistory::end() {
   }
   for (const auto& [place, facts] : policy_.books().places()) {
     EXPECT_EQ(facts.leased, 0u);
+    EXPECT_EQ(facts.coming_back, 0u);
     EXPECT_EQ(policy_.books().guaranteed(place), 0u);
   }
   EXPECT_TRUE(policy_.books().clients().empty());
@@ -78,6 +82,7 @@ void NodeHistory::do_something() {
   }
   if (one_in(60)) return change_terms();
   if (one_in(200)) return join();
+  if (one_in(6)) return report_pause();
   if (manners_ == Manners::Any && one_in(5)) return lie();
   switch (chance(4)) {
     case 0:
@@ -102,6 +107,7 @@ void NodeHistory::come() {
   fresh.terms.weight = static_cast<std::uint32_t>(1 + chance(4));
   fresh.terms.priority = static_cast<int>(chance(5)) - 2;
   if (one_in(3)) fresh.terms.group = one_in(2) ? "red" : "blue";
+  if (one_in(2)) fresh.terms.deep_pause_after = chance(100'000);
   std::map<PlaceId, Size> held;
   if (one_in(4)) {
     const PlaceId place = static_cast<PlaceId>(chance(places - 1));  // a device
@@ -141,6 +147,7 @@ void NodeHistory::ask() {
   const Size left = guarantee > leased ? guarantee - leased : 0;
   const Size bytes = left != 0 && one_in(2) ? 1 + chance(left) : 1 + chance(600);
   known.waiting[++last_request_] = {place, bytes, bytes <= left, now_};
+  known.quiet_since = now_;
   tell(LeaseRequested{client->first, last_request_, place, bytes});
 }
 
@@ -162,41 +169,6 @@ void NodeHistory::give_back() {
   const Size bytes = one_in(4) ? leased : chance(leased + 1);
   leased -= bytes;
   tell(LeaseReturned{client->first, place, bytes});
-}
-
-void NodeHistory::lie() {
-  const auto client = any_client();
-  const ClientId id = client->first;
-  const PlaceId place = any_place();
-  Size& leased = client->second.leased[place];
-  const Size nonsense = one_in(2) ? node::unlimited - chance(3) : chance(3 * capacity);
-  switch (chance(8)) {
-    case 0:
-      return tell(UseReported{id, place, nonsense, nonsense, one_in(2)});
-    case 1: {
-      leased -= std::min(leased, nonsense);
-      return tell(LeaseReturned{id, place, nonsense});
-    }
-    case 2:
-      client->second.waiting[++last_request_] = {place, nonsense, false, now_};
-      return tell(LeaseRequested{id, last_request_, place, nonsense});
-    case 3: {
-      const Size returned = chance(50);
-      leased -= std::min(leased, returned);
-      return tell(ReclaimAnswered{id, chance(last_revision_ + 3), place, ReclaimOutcome::Applied,
-                                  returned});
-    }
-    case 4:
-      return tell(LeaseReturned{last_client_ + 5, 77, 1});
-    case 5:
-      foreign_[place] = chance(capacity / 2);
-      return tell(ForeignUseSeen{place, foreign_[place]});
-    case 6:
-      client->second.waiting[++last_request_] = {place, 0, false, now_};
-      return tell(LeaseRequested{id, last_request_, place, 0});
-    default:
-      return tell(ReclaimAnswered{last_client_ + 5, 1, place, ReclaimOutcome::Deferred, 3});
-  }
 }
 
 void NodeHistory::answer_what_is_due() {
@@ -248,11 +220,13 @@ void NodeHistory::let_time_pass() {
   while (now_ < until) {
     Microseconds next = until;
     for (const Deferred& owed : owed_) next = std::min(next, std::max(owed.at, now_));
+    for (const HelperAtWork& one : helpers_) next = std::min(next, std::max(one.ends_at, now_));
     const auto wake = policy_.next_wake();
     if (wake) next = std::min(next, std::max(*wake, now_));
     now_ = next;
     if (wake && *wake <= now_) tell(TimePassed{});
     answer_what_is_due();
+    end_helpers_that_are_due();
     if (::testing::Test::HasFailure()) return;
   }
 }
@@ -267,10 +241,12 @@ void NodeHistory::take_note(const LeaseGranted& granted) {
   guaranteed_grants_ += waiting->second.is_guaranteed ? 1 : 0;
   client->second.leased[granted.place] += granted.bytes;
   client->second.waiting.erase(waiting);
+  client->second.quiet_since = now_;
   const Size limit =
       policy_.books().find_client(granted.client)->terms.share_at(granted.place).limit;
   EXPECT_LE(client->second.leased[granted.place], limit);
-  Size sum = foreign_[granted.place];
+  const NodePlace& facts = *policy_.books().find_place(granted.place);
+  Size sum = foreign_[granted.place] + facts.coming_back;
   for (auto& [id, other] : clients_) sum += other.leased[granted.place];
   EXPECT_LE(sum, granted.bytes == 0 ? node::unlimited : capacity) << "more than there is";
 }
@@ -282,6 +258,7 @@ void NodeHistory::take_note(const LeaseRefused& refused) {
   ASSERT_NE(waiting, client->second.waiting.end());
   const bool was_guaranteed = waiting->second.is_guaranteed;
   client->second.waiting.erase(waiting);
+  client->second.quiet_since = now_;
   if (manners_ != Manners::Obedient) return;
   const RefusalReason why = refused.why;
   EXPECT_TRUE(why == RefusalReason::BeyondLimit || why == RefusalReason::BeyondCapacity)
@@ -394,6 +371,7 @@ void NodeHistory::check() {
   }
   EXPECT_EQ(policy_.waiting_requests(), waiting_requests);
   check_groups();
+  check_contexts();
 }
 
 }  // namespace cuvmm::test

@@ -33,6 +33,8 @@ class NodeHistory {
   std::uint64_t reclaims() const { return reclaims_; }
   std::uint64_t turns() const { return turns_; }
   std::uint64_t merges() const { return merges_; }
+  std::uint64_t departures() const { return departures_; }
+  std::uint64_t returns() const { return returns_; }
 
  private:
   struct Waiting {
@@ -49,6 +51,15 @@ class NodeHistory {
     std::map<RequestId, Waiting> waiting;
     std::set<ClientId> joined;
     bool has_turn = false;
+    enum class Stay : std::uint8_t { On, Leaving, Off, Returning } stay = Stay::On;
+    bool is_paused = false;
+    bool has_held_calls = false;
+    Microseconds quiet_since = 0;           // as far as its own reports and requests say
+    std::map<PlaceId, Size> contexts = {};  // what has left each device
+  };
+  struct HelperAtWork {
+    ClientId client = 0;
+    Microseconds ends_at = 0;
   };
   struct Deferred {
     ReclaimRequested request;
@@ -69,6 +80,10 @@ class NodeHistory {
   void ask();
   void report();
   void give_back();
+  void report_pause();
+  void end_helpers_that_are_due();
+  void end_helper(ClientId id);
+  void see_foreign_use(PlaceId place, Size bytes);
   void lie();
   void answer_what_is_due();
   void answer(const Deferred& owed);
@@ -85,6 +100,9 @@ class NodeHistory {
   void take_note(const TurnEnded& ended);
   void take_note(const GroupChanged& changed);
   void take_note(const TurnsSuspended&) {}
+  void take_note(const LeaveRequested& leaving);
+  void take_note(const ReturnRequested& returning);
+  void check_contexts();
   void remove(std::map<ClientId, KnownClient>::iterator client);
   void check();
   std::set<ClientId> group_of(ClientId client) const;
@@ -102,6 +120,7 @@ class NodeHistory {
   std::map<PlaceId, Size> foreign_;
   std::map<Revision, ReclaimRequested> open_;
   std::vector<Deferred> owed_;
+  std::vector<HelperAtWork> helpers_;
   ClientId last_client_ = 0;
   RequestId last_request_ = 0;
   Revision last_revision_ = 0;
@@ -111,6 +130,8 @@ class NodeHistory {
   std::uint64_t reclaims_ = 0;
   std::uint64_t turns_ = 0;
   std::uint64_t merges_ = 0;
+  std::uint64_t departures_ = 0;
+  std::uint64_t returns_ = 0;
 };
 
 }  // namespace cuvmm::test

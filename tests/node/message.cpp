@@ -57,7 +57,13 @@ std::vector<NodeMessage> one_of_each() {
       YieldsToForeground{},
       ForegroundBoard{3},
       SharesHandles{{uuid, {7, 8, 9}}},
-      WorkDeadline{7, 250'000}};
+      WorkDeadline{7, 250'000},
+      PresenceReport{.is_paused = true, .is_off_devices = true, .contexts = {510, 0, 510}},
+      PresenceDemand{7, PresenceStep::HasLeft, {510}},
+      PresenceAnswer{.number = 7,
+                     .now = PresenceNow::Leaving,
+                     .contexts = {510},
+                     .why_not = "another command has brought it back"}};
 }
 
 std::vector<ObserverMessage> one_of_each_observed() {
@@ -78,7 +84,8 @@ std::vector<ObserverMessage> one_of_each_observed() {
       StateEnd{9},
       ObserverAnswer{.changed = 1},
       TimeTermsAsk{.name = "trainer", .cap = 30},
-      TimeState{.client = 5, .cap = 30, .held = 7, .waited = 8, .competes = true}};
+      TimeState{.client = 5, .cap = 30, .held = 7, .waited = 8, .competes = true},
+      PauseState{.client = 5, .is_paused = true, .stay = DeviceStay::Off}};
 }
 
 TEST(NodeMessages, AreReadAsTheyWereWritten) {

@@ -27,6 +27,8 @@ TEST(RandomHistories, OfObedientClientsHoldEveryGuaranteeAndStarveNobody) {
     EXPECT_GT(history.reclaims(), 100u);
     EXPECT_GT(history.turns(), 10u);
     EXPECT_GT(history.merges(), 5u);
+    EXPECT_GT(history.departures(), 20u);
+    EXPECT_GT(history.returns(), 20u);
   });
 }
 
@@ -35,6 +37,8 @@ TEST(RandomHistories, OfAnyClientsEndEveryRequestAndKeepTheBooksExact) {
   run_histories(Manners::Any, scaled(10), [](const NodeHistory& history) {
     EXPECT_GT(history.grants(), 100u);
     EXPECT_GT(history.reclaims(), 100u);
+    EXPECT_GT(history.departures(), 10u);
+    EXPECT_GT(history.returns(), 10u);
   });
 }
 
@@ -46,6 +50,8 @@ TEST(RandomHistories, AreDecidedDeterministically) {
   EXPECT_EQ(first.grants(), again.grants());
   EXPECT_EQ(first.reclaims(), again.reclaims());
   EXPECT_EQ(first.turns(), again.turns());
+  EXPECT_EQ(first.departures(), again.departures());
+  EXPECT_EQ(first.returns(), again.returns());
 }
 
 }  // namespace

@@ -98,10 +98,35 @@ TEST_F(History, CountsWaitsOfRequestsThatWait) {
   EXPECT_EQ(history_.waits(1, 1, 9 * second), 0u);
 }
 
+TEST_F(History, CountsDeparturesFromTheDevicesAndReturns) {
+  history_.note(ClientCame{1, {}, {}}, {}, 0);
+  history_.note_deep_pause(1, true, false, 0, 0, "the driver refuses", second);
+  history_.note_deep_pause(1, true, true, 16 * MiB, 300'000, "", 2 * second);
+  const observe::NodeEventSample left = history_.events(3 * second).back();
+  EXPECT_EQ(left.kind, observe::NodeEventKind::LeftDevices);
+  EXPECT_EQ(left.outcome, "done");
+  EXPECT_EQ(left.bytes, 16 * MiB);
+  EXPECT_EQ(left.took_us, 300'000u);
+  EXPECT_EQ(history_.events(3 * second).at(1).cause, "the driver refuses");
+  history_.note_deep_pause(1, false, true, 0, 0, "", 4 * second);
+  Snapshot all;
+  all.clients.resize(1);
+  all.clients[0] = {.label = "a", .tally = history_.tally_of(1, 0), .is_off_devices = true};
+  const std::string text = print_metrics(all, MetricFormat::Prometheus);
+  for (const char* line :
+       {"cuvmm_client_off_devices{client=\"a\"} 1\n",
+        "cuvmm_deep_pauses_total{client=\"a\",phase=\"out\",outcome=\"done\"} 1\n",
+        "cuvmm_deep_pauses_total{client=\"a\",phase=\"out\",outcome=\"failed\"} 1\n",
+        "cuvmm_deep_pauses_total{client=\"a\",phase=\"in\",outcome=\"done\"} 1\n",
+        "cuvmm_deep_pauses_total{client=\"a\",phase=\"in\",outcome=\"failed\"} 0\n"}) {
+    EXPECT_NE(text.find(line), std::string::npos) << text;
+  }
+}
+
 TEST_F(History, RecordsWhoGaveMemoryToWhom) {
   history_.note(ClientCame{1, {}, {}}, {}, 0);
   history_.note(ClientCame{11, {}, {}}, {}, 0);
-  history_.note(TimePassed{}, {ReclaimRequested{1, 5, 1, ReclaimStep::Pause, 8 * MiB, 0, 11}},
+  history_.note(TimePassed{}, {ReclaimRequested{1, 5, 1, ReclaimStep::Pause, 8 * MiB, 0, 0, 11}},
                 second);
   history_.note(ReclaimAnswered{1, 5, 1, ReclaimOutcome::Applied, 9 * MiB},
                 {ReclaimEnded{1, 5, ReclaimEnd::Applied}}, 2 * second);

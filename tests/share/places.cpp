@@ -2,6 +2,8 @@
 // Where sockets are placed, and where they are looked for.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -16,7 +18,7 @@
 #include <functional>
 #include <thread>
 
-#include "share/checkpoint_lock.hpp"
+#include "checkpoint/checkpoint_lock.hpp"
 #include "share/control.hpp"
 #include "share/rendezvous.hpp"
 #include "share_world.hpp"
@@ -26,6 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace share;
+using checkpoint::lock_for_checkpoint;
 
 // In a child that runs as a user that owns no folders. The result is the number of the first claim
 // that fails, or 0.
@@ -168,6 +171,33 @@ TEST_F(SharePlaces, CommandsWithDifferentFoldersExcludeEachOther) {
               return is_free ? 0 : 4;
             }),
             0);
+}
+
+// As a service with a private /tmp does, or a container.
+TEST_F(SharePlaces, CommandsThatSeeAnotherTmpExcludeEachOther) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root for a mount namespace";
+  auto lock = lock_for_checkpoint(::getpid(), Deadline::after(Duration{0}));
+  ASSERT_TRUE(lock.ok()) << lock.error().text();
+  const auto is_locked_elsewhere = [] {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const bool has_own = ::unshare(CLONE_NEWNS) == 0 &&
+                           ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+                           ::mount("none", "/tmp", "tmpfs", 0, nullptr) == 0 &&
+                           ::mount("none", "/dev/shm", "tmpfs", 0, nullptr) == 0;
+      ::unsetenv("XDG_RUNTIME_DIR");
+      const auto second = lock_for_checkpoint(::getppid(), Deadline::after(Duration{0}));
+      ::_exit(!has_own ? 77 : second.ok() ? 0 : 1);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return WEXITSTATUS(status);
+  };
+  const int seen = is_locked_elsewhere();
+  if (seen == 77) GTEST_SKIP() << "this machine allows no mount namespaces";
+  EXPECT_EQ(seen, 1);
+  lock->clear();
+  EXPECT_EQ(is_locked_elsewhere(), 0);
 }
 
 void take_the_usual_names(const AnotherUser& user) {

@@ -67,6 +67,8 @@ class NoTenant final : public lease::Tenant {
   Result<void> resume(Come /*how*/) override { return {}; }
   bool is_paused() const override { return false; }
   bool has_held_calls() const override { return false; }
+  bool is_off_devices() const override { return false; }
+  share::ControlAnswer agree(const share::ControlRequest& /*request*/) override { return {}; }
   void wait_outside(const std::function<void()>& wait) override { wait(); }
 };
 

@@ -91,7 +91,7 @@ TEST(Options, RefuseWhatIsNotAllowed) {
       {"VMM_LOG_LEVEL", {"WARN", "2", "errors"}},
       {"VMM_LIMIT", {"-1", "80%%", "101%", "1.5.2G", "99999999999G", "much", "4 G G"}},
       {"VMM_WAIT",
-       {"1", "-1s", "1h", "s", "1.5.2s", "2000000s", "99999999999999999999us", "1 s s"}},
+       {"1", "-1s", "1d", "25h", "s", "1.5.2s", "2000000s", "99999999999999999999us", "1 s s"}},
       {"VMM_SPILL", {"on", "off:1G", "host:", "host:lots", "host,4G", ":4G"}},
       {"VMM_SPILL_PEERS", {"a", "1,", ",1", "1,,2", "-1", "1024", "1,1", "1;2"}},
       {"VMM_STACKS", {"yes", "0", "-1", "80%", "none"}},
@@ -177,6 +177,9 @@ TEST(Options, ValuesRoundTrip) {
   }
   EXPECT_EQ(listed(read_options({{"VMM_WAIT", "1.5s"}}), "VMM_WAIT").value, "1500ms");
   EXPECT_EQ(listed(read_options({{"VMM_WAIT", "0"}}), "VMM_WAIT").value, "0");
+  EXPECT_EQ(listed(read_options({{"VMM_WAIT", "1.5m"}}), "VMM_WAIT").value, "90s");
+  EXPECT_EQ(listed(read_options({{"VMM_WAIT", "24h"}}), "VMM_WAIT").value, "86400s");
+  EXPECT_FALSE(OptionType<Duration>::read("25h").has_value());
   EXPECT_EQ(listed(read_options({{"VMM_STACKS", "on"}}), "VMM_STACKS").value, "1M");
 }
 

@@ -203,6 +203,29 @@ TEST(GracePeriod, IsOverWhenAThreadThatWasInsideHasLeft) {
   }
 }
 
+// The driver may hold such a call for as long as the process is off its devices.
+TEST(GracePeriod, DoesNotWaitForCallsThatAreOnlyForwarded) {
+  CallBarrier forwarded{CallBarrier::Of::Forwarded};
+  std::binary_semaphore is_inside{0};
+  std::binary_semaphore may_end{0};
+  EXPECT_FALSE(forwarded.find_caller_inside());
+  std::jthread other{[&] {
+    const CallBarrier::Pass pass{forwarded, Call::cuCtxGetCurrent};
+    is_inside.release();
+    may_end.acquire();
+  }};
+  is_inside.acquire();
+  const auto insider = forwarded.find_caller_inside();
+  ASSERT_TRUE(insider);
+  EXPECT_EQ(insider->call, Call::cuCtxGetCurrent);
+  const auto period = CallBarrier::GracePeriod::begin();
+  ASSERT_TRUE(period);
+  EXPECT_TRUE(period->is_over());
+  may_end.release();
+  other.join();
+  EXPECT_FALSE(forwarded.find_caller_inside());
+}
+
 TEST(GracePeriod, IsOverWhenAThreadThatWasInsideHasEnded) {
   CallBarrier calls{CallBarrier::Of::Calls};
   std::binary_semaphore is_inside{0};

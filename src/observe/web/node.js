@@ -7,7 +7,8 @@ const TONES = {running: "--good", turn: "--accent", waiting: "--wait", paused: "
                idle: "--muted", stalled: "--bad"};
 const EVENT_TONES = {"joined": "--good", "left": "--muted", "reclaimed": "--wait",
                      "refused": "--bad", "turn began": "--accent", "turn ended": "--accent",
-                     "turns off": "--bad"};
+                     "turns off": "--bad", "left devices": "--off",
+                     "returned to devices": "--good"};
 const OF_LOOK = {joined: 1, left: 1};  // no marks in the timelines
 
 let token = decodeURIComponent(location.hash.slice(1));
@@ -146,6 +147,12 @@ function sentence(event) {
     case "turn ended": return [who + "\u2019s turn ended", "after " + time_text(event.took_us)];
     case "turns off": return ["No turns" + where + " for " + time_text(event.took_us),
                               event.client + ": " + event.cause];
+    case "left devices": return event.outcome === "done"
+      ? [who + " left its devices" + took, bytes_text(event.bytes) + " of contexts and modules"]
+      : [who + " stays on its devices", event.cause];
+    case "returned to devices": return event.outcome === "done"
+      ? [who + " is back on its devices" + took, ""]
+      : [who + " cannot return to its devices yet", event.cause];
   }
   return [event.kind, ""];
 }
@@ -311,7 +318,8 @@ function state_chip() {
 }
 function update_state(chip, client) {
   const silent = !client.answers && client.mode;
-  put(chip, client.state + (silent ? ", silent" : ""));
+  const away = client.off_devices ? ", off the card" : "";
+  put(chip, client.state + away + (silent ? ", silent" : ""));
   chip.style.setProperty("--tone", "var(" + (TONES[client.state] || "--muted") + ")");
 }
 

@@ -9,11 +9,11 @@
 #include "base/result.hpp"
 #include "share/system_error.hpp"
 
-namespace cuvmm::share {
+namespace cuvmm::checkpoint {
 
 // Excludes other processes of this user from taking the process off its devices, or bringing it
 // back, while the result is open. The kernel releases the lock when its owner ends, however it
 // ends. TimedOut if another process still has it at the deadline.
-Result<std::vector<Fd>> lock_for_checkpoint(pid_t process, Deadline until);
+Result<std::vector<Fd>> lock_for_checkpoint(pid_t process, share::Deadline until);
 
-}  // namespace cuvmm::share
+}  // namespace cuvmm::checkpoint

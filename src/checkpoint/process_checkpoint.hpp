@@ -11,7 +11,7 @@
 #include "base/clock.hpp"
 #include "driver/driver.hpp"
 
-namespace cuvmm::cli {
+namespace cuvmm::checkpoint {
 
 struct CheckpointTimes {
   std::uint64_t lock_us = 0;
@@ -70,4 +70,4 @@ bool is_simulated(pid_t process);
 // ProcessCheckpoint::of() has been called.
 Result<std::string> driver_library(pid_t process, const char* name);
 
-}  // namespace cuvmm::cli
+}  // namespace cuvmm::checkpoint

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/deep_pause.hpp"
-
-#include <fmt/core.h>
+#include "checkpoint/deep_pause.hpp"
 
 #include <algorithm>
 #include <numeric>
 
 #include "base/size.hpp"
+#include "checkpoint/checkpoint_lock.hpp"
 #include "observe/devices.hpp"
-#include "share/checkpoint_lock.hpp"
 
-namespace cuvmm::cli {
+namespace cuvmm::checkpoint {
 namespace {
 
 using share::ControlAnswer;
@@ -27,15 +25,18 @@ constexpr Duration a_while{30'000'000};
 struct Told {
   std::optional<ControlAnswer> answer;  // if it did as it was told
   std::string why;
+  bool is_refused = false;  // by the program itself
 };
 
-Told tell(pid_t process, ControlWhat what, const LeftMemory& left = {}) {
+Told tell(const AskProcess& ask, ControlWhat what, const LeftMemory& left = {}) {
   share::ControlRequest request;
   request.what = what;
   request.left = left;
-  const auto answer = share::tell(process, request, share::Deadline::after(a_while));
+  const auto answer = ask(request);
   if (!answer.ok()) return {.answer = {}, .why = answer.error().text()};
-  if (answer->outcome != ControlOutcome::Done) return {.answer = {}, .why = answer->text.data()};
+  if (answer->outcome != ControlOutcome::Done) {
+    return {.answer = {}, .why = answer->text.data(), .is_refused = true};
+  }
   return {.answer = *answer, .why = {}};
 }
 
@@ -87,10 +88,6 @@ LeftMemory difference(const InUse& before, const InUse& after) {
   return left;
 }
 
-Size sum(const LeftMemory& left) {
-  return std::accumulate(left.begin(), left.end(), Size{0}) * MiB;
-}
-
 // A driver that runs out of memory during a restore may never restore the process (seen with 580),
 // so this looks first. Empty if there is room, or if NVML does not say.
 std::string why_no_room(pid_t process, const LeftMemory& needed) {
@@ -103,74 +100,90 @@ std::string why_no_room(pid_t process, const LeftMemory& needed) {
     const Size bytes = needed[device.index] * MiB;
     const Size free = use && device.memory > use->used ? device.memory - use->used : 0;
     if (!use || bytes <= free) continue;
-    return fmt::format("device {} has no room: its contexts and modules need {}, {} are free",
-                       device.index, print_size(bytes), print_size(free));
+    return "device " + std::to_string(device.index) +
+           " has no room: its contexts and modules need " + print_size(bytes) + ", " +
+           print_size(free) + " are free";
   }
   return {};
 }
 
 DeepPauseOutcome unknown(const std::string& why) {
-  return {.end = End::Unknown, .why = why, .times = {}, .left = 0};
+  return {.end = End::Unknown, .why = why, .times = {}, .left = {}};
 }
 
-DeepPauseOutcome stays(pid_t process, const std::string& why) {
-  const Told told = tell(process, ControlWhat::HasReturned);
-  if (told.answer) return {.end = End::OnDevices, .why = why, .times = {}, .left = 0};
+DeepPauseOutcome stays(const AskProcess& ask, const std::string& why) {
+  const Told told = tell(ask, ControlWhat::HasReturned);
+  if (told.answer) return {.end = End::OnDevices, .why = why, .times = {}, .left = {}};
   return unknown(told.why);
 }
 
 // Holding the lock.
-DeepPauseOutcome take_off(pid_t process, ProcessCheckpoint::Begun begun, Duration timeout) {
+DeepPauseOutcome take_off(pid_t process, ProcessCheckpoint::Begun begun, Duration timeout,
+                          const AskProcess& ask) {
   auto checkpoint = ProcessCheckpoint::of(process);
   if (!checkpoint.ok()) {
     const End end = begun == ProcessCheckpoint::Begun::No ? End::OnDevices : End::Unknown;
-    return {.end = end, .why = checkpoint.error().text(), .times = {}, .left = 0};
+    return {.end = end, .why = checkpoint.error().text(), .times = {}, .left = {}};
   }
   const auto nvml = nvml_for(process);
   const InUse before = memory_in_use(nvml, process);
-  const Told granted = tell(process, ControlWhat::LeaveDevices, expected_to_leave(before));
-  if (!granted.answer) return unknown(granted.why);
+  const Told granted = tell(ask, ControlWhat::LeaveDevices, expected_to_leave(before));
+  if (!granted.answer) {
+    const bool is_untouched = granted.is_refused && begun == ProcessCheckpoint::Begun::No;
+    if (!is_untouched) return unknown(granted.why);
+    return {.end = End::OnDevices, .why = granted.why, .times = {}, .left = {}};
+  }
   const auto outcome = checkpoint->take_off(begun, timeout);
   const std::string why = outcome.end == End::OffDevices ? "" : outcome.why.text();
-  if (outcome.end == End::OnDevices) return stays(process, why);
-  DeepPauseOutcome done{.end = outcome.end, .why = why, .times = checkpoint->times(), .left = 0};
+  if (outcome.end == End::OnDevices) return stays(ask, why);
+  DeepPauseOutcome done{.end = outcome.end, .why = why, .times = checkpoint->times(), .left = {}};
   if (done.end != End::OffDevices) return done;
   LeftMemory left = granted.answer->left;
-  if (sum(left) == 0) left = difference(before, memory_in_use(nvml, process));
-  done.left = sum(left);
-  const Told told = tell(process, ControlWhat::HasLeft, left);
+  if (sum_of(left) == 0) left = difference(before, memory_in_use(nvml, process));
+  done.left = left;
+  const Told told = tell(ask, ControlWhat::HasLeft, left);
   if (told.answer) return done;
   // The process does not know that it is off its devices, so nobody would bring it back.
   const auto back = checkpoint->bring_back();
-  return back.ok() ? stays(process, told.why) : unknown(told.why);
+  return back.ok() ? stays(ask, told.why) : unknown(told.why);
 }
 
 }  // namespace
 
-DeepPauseOutcome take_off_devices(pid_t process, Duration timeout) {
-  const auto lock = share::lock_for_checkpoint(process, share::Deadline::after(a_while));
+AskProcess by_control_socket(pid_t process) {
+  return [process](const share::ControlRequest& request) {
+    return share::tell(process, request, share::Deadline::after(a_while));
+  };
+}
+
+Size sum_of(const LeftMemory& left) {
+  return std::accumulate(left.begin(), left.end(), Size{0}) * MiB;
+}
+
+DeepPauseOutcome take_off_devices(pid_t process, Duration timeout, const AskProcess& ask) {
+  const auto lock = lock_for_checkpoint(process, share::Deadline::after(a_while));
   if (!lock.ok()) return unknown(lock.error().text());
-  const Told seen = tell(process, ControlWhat::State);
+  const Told seen = tell(ask, ControlWhat::State);
   if (!seen.answer) return unknown(seen.why);
   const bool is_first = seen.answer->presence == Presence::OnDevices;
   return take_off(process,
                   is_first ? ProcessCheckpoint::Begun::No : ProcessCheckpoint::Begun::ByAnother,
-                  timeout);
+                  timeout, ask);
 }
 
-DeepReturnOutcome return_to_devices(pid_t process) {
+DeepReturnOutcome return_to_devices(pid_t process, const AskProcess& ask) {
   const auto failed = [](const std::string& why) {
     return DeepReturnOutcome{.is_back = false, .why = why, .times = {}};
   };
-  const Told seen = tell(process, ControlWhat::State);
+  const Told seen = tell(ask, ControlWhat::State);
   if (!seen.answer) return failed(seen.why);
   if (seen.answer->presence == Presence::OnDevices) {
     return {.is_back = true, .why = {}, .times = {}};
   }
-  const auto lock = share::lock_for_checkpoint(process, share::Deadline::after(a_while));
+  const auto lock = lock_for_checkpoint(process, share::Deadline::after(a_while));
   if (!lock.ok()) return failed(lock.error().text());
   // Another command may have brought it back while this one waited.
-  const Told now = tell(process, ControlWhat::State);
+  const Told now = tell(ask, ControlWhat::State);
   if (!now.answer) return failed(now.why);
   if (now.answer->presence == Presence::OnDevices) return {.is_back = true, .why = {}, .times = {}};
   auto checkpoint = ProcessCheckpoint::of(process);
@@ -183,9 +196,9 @@ DeepReturnOutcome return_to_devices(pid_t process) {
   }
   const auto back = checkpoint->bring_back();
   if (!back.ok()) return failed(back.error().text());
-  const Told told = tell(process, ControlWhat::HasReturned);
+  const Told told = tell(ask, ControlWhat::HasReturned);
   if (!told.answer) return failed(told.why);
   return {.is_back = true, .why = {}, .times = checkpoint->times()};
 }
 
-}  // namespace cuvmm::cli
+}  // namespace cuvmm::checkpoint

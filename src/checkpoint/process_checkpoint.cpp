@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/process_checkpoint.hpp"
-
-#include <fmt/core.h>
+#include "checkpoint/process_checkpoint.hpp"
 
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <string>
 
+#include "base/installed_file.hpp"
 #include "base/stopwatch.hpp"
-#include "cli/install_places.hpp"
 
-namespace cuvmm::cli {
+namespace cuvmm::checkpoint {
 namespace {
 
 constexpr const char* taking_off = "take the process off its devices";
@@ -19,7 +17,7 @@ constexpr const char* simulated_driver = "/cuvmm/sim/libcuda.so";
 
 // The simulated driver finds the process's card by the same variables.
 void adopt_simulated_card(pid_t process) {
-  std::ifstream environment{fmt::format("/proc/{}/environ", process), std::ios::binary};
+  std::ifstream environment{"/proc/" + std::to_string(process) + "/environ", std::ios::binary};
   for (std::string word; std::getline(environment, word, '\0');) {
     const std::size_t equals = word.find('=');
     if (equals == std::string::npos) continue;
@@ -39,7 +37,7 @@ Error has_failed() {
 }  // namespace
 
 bool is_simulated(pid_t process) {
-  std::ifstream maps{fmt::format("/proc/{}/maps", process)};
+  std::ifstream maps{"/proc/" + std::to_string(process) + "/maps"};
   for (std::string line; std::getline(maps, line);) {
     if (line.find(simulated_driver) != std::string::npos) return true;
   }
@@ -48,7 +46,9 @@ bool is_simulated(pid_t process) {
 
 Result<std::string> driver_library(pid_t process, const char* name) {
   if (!is_simulated(process)) return std::string{name};
-  return TRY(find_sim_directory()) + "/" + name;
+  const std::string driver =
+      TRY(find_installed_file("cuvmm/sim/libcuda.so.1", "find the simulated driver"));
+  return driver.substr(0, driver.rfind('/') + 1) + name;
 }
 
 Result<ProcessCheckpoint> ProcessCheckpoint::of(pid_t process) {
@@ -144,4 +144,4 @@ Result<bool> ProcessCheckpoint::is_off() const {
   return TRY(state()) == CU_PROCESS_STATE_CHECKPOINTED;
 }
 
-}  // namespace cuvmm::cli
+}  // namespace cuvmm::checkpoint

@@ -3,24 +3,30 @@
 // process still has on its devices (contexts, modules) leaves, or returns.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
-#include "cli/process_checkpoint.hpp"
+#include "checkpoint/process_checkpoint.hpp"
 #include "share/control.hpp"
 
-namespace cuvmm::cli {
+namespace cuvmm::checkpoint {
+
+// Asks the process a ControlRequest, and returns its answer.
+using AskProcess = std::function<Result<share::ControlAnswer>(const share::ControlRequest&)>;
+// By its control socket.
+AskProcess by_control_socket(pid_t process);
 
 struct DeepPauseOutcome {
-  CheckpointEnd end = CheckpointEnd::Unknown;  // then `cuvmm resume` tries again
+  CheckpointEnd end = CheckpointEnd::Unknown;  // then return_to_devices() helps, perhaps later
   std::string why;                             // unless OffDevices
   CheckpointTimes times;
-  Size left = 0;  // bytes, where NVML says so
+  share::LeftMemory left{};  // where NVML says so
 };
 
 // The process must be paused. Can be repeated after any outcome, and after the death of the process
 // that called it.
-DeepPauseOutcome take_off_devices(pid_t process, Duration timeout);
+DeepPauseOutcome take_off_devices(pid_t process, Duration timeout, const AskProcess& ask);
 
 // Does nothing if the process is on its devices. If it fails, the process stays off its devices and
 // the call can be repeated.
@@ -29,6 +35,9 @@ struct DeepReturnOutcome {
   std::string why;                       // unless it is
   std::optional<CheckpointTimes> times;  // if it was off its devices
 };
-DeepReturnOutcome return_to_devices(pid_t process);
+DeepReturnOutcome return_to_devices(pid_t process, const AskProcess& ask);
 
-}  // namespace cuvmm::cli
+// In bytes.
+Size sum_of(const share::LeftMemory& left);
+
+}  // namespace cuvmm::checkpoint

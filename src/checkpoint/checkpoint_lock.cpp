@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "share/checkpoint_lock.hpp"
+#include "checkpoint/checkpoint_lock.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -12,8 +12,12 @@
 #include "share/process.hpp"
 #include "share/runtime_socket.hpp"
 
-namespace cuvmm::share {
+namespace cuvmm::checkpoint {
 namespace {
+
+using share::Deadline;
+using share::PrivateFolder;
+using share::system_error;
 
 constexpr const char* locking = "take a process off its devices";
 
@@ -46,13 +50,19 @@ Result<void> lock_byte(const Fd& file, pid_t number, Deadline until) {
 
 }  // namespace
 
-// Commands with different environments search different folders. They have the one in common where
-// both found the process's socket, so each locks in all of its folders.
+// Commands and services differ in their environments, and in what they see as /tmp. They have the
+// process's own view in common, so each locks in the process's shared folders and in all of its
+// own.
 Result<std::vector<Fd>> lock_for_checkpoint(pid_t process, Deadline until) {
-  const auto identity = identity_of(process);
+  const auto identity = share::identity_of(process);
   const pid_t number = identity ? identity->innermost : process;
-  std::vector<std::string> folders = folders_to_search();
-  folders.push_back(TRY(private_folder()));
+  std::vector<std::string> folders = share::folders_to_search();
+  folders.push_back(TRY(share::private_folder()));
+  for (const char* const shared : share::shared_folders) {
+    folders.push_back("/proc/" + std::to_string(process) + "/root" + shared + "/" +
+                      share::usual_folder_name());
+    static_cast<void>(PrivateFolder::open_or_make(folders.back()).ok());
+  }
   std::vector<Fd> locks;
   std::set<std::pair<dev_t, ino_t>> locked;
   for (const std::string& folder : folders) {
@@ -67,4 +77,4 @@ Result<std::vector<Fd>> lock_for_checkpoint(pid_t process, Deadline until) {
   return locks;
 }
 
-}  // namespace cuvmm::share
+}  // namespace cuvmm::checkpoint

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Paused clients that leave their devices once nothing has waited for them for a while, and return
+// as soon as something does.
+#include "node/policy.hpp"
+
+namespace cuvmm::node {
+
+void NodePolicy::on(const PresenceReported& event) {
+  NodeClient* const client = books_.find_client(event.client);
+  if (client == nullptr) return;
+  DeepPauseFacts& deep = client->deep;
+  if (event.is_paused && !deep.is_paused) deep.stays_on = false;
+  deep.can_leave = true;
+  deep.is_paused = event.is_paused;
+  deep.has_held_calls = event.has_held_calls;
+  if (deep.has_held_calls) client->is_idle = false;
+  // While a helper acts on it, its report may be older than what the helper has done.
+  if (deep.stay == DeviceStay::Leaving || deep.stay == DeviceStay::Returning) return;
+  if (!event.is_off_devices) {
+    if (deep.stay == DeviceStay::Gathering) give_up_return(event.client);
+    deep.stay = DeviceStay::On;
+    return;
+  }
+  if (deep.stay == DeviceStay::On) {
+    deep.stay = DeviceStay::Off;
+    deep.contexts = event.contexts;
+  }
+}
+
+void NodePolicy::on(const LeaveEnded& event) {
+  NodeClient* const client = books_.find_client(event.client);
+  if (client == nullptr || client->deep.stay != DeviceStay::Leaving) return;
+  DeepPauseFacts& deep = client->deep;
+  deep.stays_on = event.how != LeaveEnded::How::Off;
+  deep.must_return = event.how == LeaveEnded::How::Halfway;
+  deep.no_return_before = now_;
+  deep.stay = event.how == LeaveEnded::How::On ? DeviceStay::On : DeviceStay::Off;
+  deep.contexts = event.contexts;
+}
+
+void NodePolicy::on(const ReturnEnded& event) {
+  NodeClient* const client = books_.find_client(event.client);
+  if (client == nullptr || client->deep.stay != DeviceStay::Returning) return;
+  DeepPauseFacts& deep = client->deep;
+  if (!event.is_back) return give_up_return(event.client);
+  books_.end_coming_back(event.client, NodeBooks::Arrived::Yes);
+  deep.stay = DeviceStay::On;
+  deep.stays_on = true;
+  deep.must_return = false;
+  deep.return_rest = 0;
+  // A client that says it has left again would otherwise get one helper after the other.
+  deep.no_return_before = now_ + times_.shortest_return_rest;
+  deep.contexts.clear();
+}
+
+// Frees what was gathered, and lets the client rest.
+void NodePolicy::give_up_return(ClientId id) {
+  std::erase_if(asks_,
+                [&](const Ask& ask) { return ask.is_for_contexts && ask.asked.client == id; });
+  books_.end_coming_back(id, NodeBooks::Arrived::No);
+  DeepPauseFacts& deep = books_.find_client(id)->deep;
+  deep.stay = DeviceStay::Off;
+  deep.return_rest =
+      std::clamp(deep.return_rest, times_.shortest_return_rest, times_.longest_return_rest);
+  deep.no_return_before = now_ + deep.return_rest;
+  deep.return_rest *= 2;
+}
+
+bool NodePolicy::has_asks(ClientId id) const {
+  return std::any_of(asks_.begin(), asks_.end(),
+                     [&](const Ask& ask) { return ask.asked.client == id; });
+}
+
+void NodePolicy::note_who_is_quiet() {
+  for (const auto& [id, known] : books_.clients()) {
+    if (!known.deep.can_leave) continue;
+    DeepPauseFacts& deep = books_.find_client(id)->deep;
+    if (!deep.is_paused || deep.has_held_calls || has_asks(id)) {
+      deep.quiet_since.reset();
+    } else if (!deep.quiet_since) {
+      deep.quiet_since = now_;
+    }
+  }
+}
+
+// Memory or events that a client shares may be in use although it is paused itself.
+std::optional<Microseconds> NodePolicy::leaves_at(const NodeClient& client) const {
+  const DeepPauseFacts& deep = client.deep;
+  const auto& after = client.terms.deep_pause_after;
+  const bool may_leave = deep.stay == DeviceStay::On && !deep.stays_on && client.joined.empty();
+  if (!may_leave || !deep.quiet_since || !after) return {};
+  return *after > unlimited - *deep.quiet_since ? unlimited : *deep.quiet_since + *after;
+}
+
+std::optional<Microseconds> NodePolicy::returns_at(ClientId id, const NodeClient& client) const {
+  const DeepPauseFacts& deep = client.deep;
+  const bool is_awaited = deep.must_return || deep.has_held_calls || has_asks(id);
+  if (deep.stay != DeviceStay::Off || !is_awaited) return {};
+  return deep.no_return_before;
+}
+
+std::size_t NodePolicy::count_leaving() const {
+  return static_cast<std::size_t>(std::count_if(
+      books_.clients().begin(), books_.clients().end(),
+      [](const auto& client) { return client.second.deep.stay == DeviceStay::Leaving; }));
+}
+
+void NodePolicy::let_leave() {
+  std::size_t leaving = count_leaving();
+  for (const auto& [id, client] : books_.clients()) {
+    const auto at = leaves_at(client);
+    if (!at || *at > now_ || leaving >= times_.leave_at_once) continue;
+    books_.find_client(id)->deep.stay = DeviceStay::Leaving;
+    decisions_.emplace_back(LeaveRequested{id});
+    ++leaving;
+  }
+}
+
+void NodePolicy::gather_for_returns() {
+  for (const auto& [id, client] : books_.clients()) {
+    const auto at = returns_at(id, client);
+    if (!at || *at > now_) continue;
+    for (const auto& [place, bytes] : client.deep.contexts) {
+      const NodePlace* const known = books_.find_place(place);
+      if (bytes == 0 || known == nullptr || known->kind != PlaceKind::Device) continue;
+      Ask ask{.asked = {.client = id, .request = 0, .place = place, .bytes = bytes}};
+      ask.is_for_contexts = true;
+      ask.began = now_;
+      ask.deadline = deadline_of(ask);
+      asks_.push_back(ask);
+    }
+    books_.find_client(id)->deep.stay = DeviceStay::Gathering;
+  }
+}
+
+void NodePolicy::let_return() {
+  for (const auto& [id, client] : books_.clients()) {
+    if (client.deep.stay != DeviceStay::Gathering) continue;
+    const bool still_gathers = std::any_of(
+        asks_.begin(), asks_.end(),
+        [&, of = id](const Ask& ask) { return ask.is_for_contexts && ask.asked.client == of; });
+    if (still_gathers) continue;
+    books_.find_client(id)->deep.stay = DeviceStay::Returning;
+    decisions_.emplace_back(ReturnRequested{id});
+  }
+}
+
+bool NodePolicy::is_returning(const std::string& group) const {
+  return std::any_of(books_.clients().begin(), books_.clients().end(), [&](const auto& one) {
+    const DeviceStay stay = one.second.deep.stay;
+    return one.second.group == group &&
+           (stay == DeviceStay::Gathering || stay == DeviceStay::Returning);
+  });
+}
+
+std::optional<Microseconds> NodePolicy::next_move_of_contexts() const {
+  std::optional<Microseconds> next;
+  const bool may_leave = count_leaving() < times_.leave_at_once;
+  for (const auto& [id, client] : books_.clients()) {
+    for (const auto& at : {may_leave ? leaves_at(client) : std::nullopt, returns_at(id, client)}) {
+      if (at && (!next || *at < *next)) next = at;
+    }
+  }
+  return next;
+}
+
+}  // namespace cuvmm::node

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// on_demand MIB PIPE: holds that much memory that cuvmm serves and an array that the driver serves,
+// and makes a driver call only when a line in the named pipe says so: `check` compares the contents
+// and writes new ones, `look` asks which context is current, `share` makes an IPC handle of further
+// memory. Says what it has done. Ends with the pipe, and with status 1 if any contents were wrong.
+#include <fstream>
+#include <string>
+
+#include "memory_and_array.hpp"
+
+const char* const program = "on_demand";
+
+int main(int count, char** words) {
+  if (count != 3) return 2;
+  CUcontext context = nullptr;
+  check(CALL(cuInit)(0), "cuInit");
+  check(CALL(cuDevicePrimaryCtxRetain)(&context, 0), "cuDevicePrimaryCtxRetain");
+  check(CALL(cuCtxSetCurrent)(context), "cuCtxSetCurrent");
+  MemoryAndArray held{static_cast<std::size_t>(std::atoi(words[1])) << 20};
+  std::uint32_t number = 1;
+  held.write(number);
+  std::printf("holds\n");
+  std::fflush(stdout);
+  std::ifstream pipe{words[2]};
+  for (std::string line; std::getline(pipe, line);) {
+    if (line == "look") {
+      CUcontext current = nullptr;
+      check(CALL(cuCtxGetCurrent)(&current), "cuCtxGetCurrent");
+      std::printf("looked\n");
+    } else if (line == "share") {
+      CUdeviceptr shared = 0;
+      CUipcMemHandle handle{};
+      check(CALL(cuMemAlloc)(&shared, std::size_t{4} << 20), "cuMemAlloc");
+      check(CALL(cuIpcGetMemHandle)(&handle, shared), "cuIpcGetMemHandle");
+      std::printf("shared\n");
+    } else {
+      if (!held.holds(number)) return std::printf("wrong\n"), 1;
+      held.write(++number);
+      std::printf("right %u\n", number - 1);
+    }
+    std::fflush(stdout);
+  }
+  std::printf("ended well\n");
+  return 0;
+}
