@@ -64,7 +64,8 @@ TEST(StripesOfChunks, AreShorterWhereThereAreFewChunks) {
     return stripes_for(block, chunks).parts().size();
   };
   EXPECT_EQ(a_chunk(64 * KiB, 1024), 8);
-  EXPECT_EQ(a_chunk(64 * KiB, 8192), 6);
+  EXPECT_EQ(a_chunk(64 * KiB, 4096), 6);
+  EXPECT_EQ(a_chunk(64 * KiB, 8192), 4);
   EXPECT_EQ(a_chunk(64 * KiB, 65536), 4);
   EXPECT_EQ(a_chunk(256 * KiB, 1), 8);
   EXPECT_EQ(a_chunk(256 * KiB, 65536), 4);

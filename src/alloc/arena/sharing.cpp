@@ -13,7 +13,7 @@ namespace cuvmm::arena {
 namespace {
 
 // Few enough that the lock is not held for long.
-constexpr std::size_t moves_a_batch = 8192;
+constexpr std::size_t moves_a_batch = 16'384;
 
 // Calls `visit(Stretch)` for the parts of blocks in the granule; they count from its first byte.
 template <class Visit>

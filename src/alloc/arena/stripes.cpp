@@ -16,12 +16,15 @@ bool Stripes::are_for(Size block, Size unit) {
 Size Stripes::blocks_a_stripe(Size block, Size unit, Size chunks) {
   constexpr Size fewest_stripes = 4;  // a chunk
   constexpr Size most_stripes = 8;
-  constexpr Size chunks_with_a_pattern = 128;  // if each block is live or free
   const Size in_chunk = unit / block;
-  const Size patterns = std::max(chunks / chunks_with_a_pattern, Size{1});
   const Size fewest = (in_chunk + most_stripes - 1) / most_stripes;
-  return std::clamp(static_cast<Size>(std::bit_width(patterns)) - 1, fewest,
-                    std::max(in_chunk / fewest_stripes, fewest));
+  const Size most = std::max(in_chunk / fewest_stripes, fewest);
+  // If each block is live or free, another block doubles the patterns, but more of them leave room
+  // for a given one.
+  const auto suffice = [&](Size blocks) { return chunks >= (Size{256} << blocks) / blocks; };
+  Size blocks = fewest;
+  while (blocks < most && suffice(blocks + 1)) ++blocks;
+  return blocks;
 }
 
 Stripes Stripes::of(Size block, Size unit, Size blocks_a_stripe) {
