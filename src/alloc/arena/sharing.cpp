@@ -34,12 +34,17 @@ Size Sharing::could_gain(Size granules) const {
                                             .as_if_small = true});
   Size gained = survey.free_granules;
   if (gained >= granules) return gained;
-  for (Consolidations consolidations;;) {
+  // As Arena::share() goes on: what has moved leaves new room, and to consolidate takes longest.
+  Consolidations consolidations;
+  for (Size since_consolidation = 0;;) {
     const Size more = survey.plan.empty({.gain = granules - gained});
     gained += more;
+    since_consolidation += more;
     if (gained >= granules) return gained;
-    if (!consolidations.is_worthwhile(more, granules - gained)) return gained;
     survey.plan.settle();
+    if (more != 0) continue;
+    if (!consolidations.is_worthwhile(since_consolidation, granules - gained)) return gained;
+    since_consolidation = 0;
     if (survey.plan.consolidate() == 0) return gained;
     survey.plan.settle();
   }
