@@ -12,6 +12,7 @@ import sys
 
 HEAD = re.compile(r"^-- (.*)$")
 LINK = re.compile(r"^link (out|back): ([\d.]+) GB/s")
+TOUCHED = re.compile(r"^touched 8 GiB by \d+ threads: ([\d.]+) ms$")
 DONE = re.compile(r"^\d+: (paused|resumed): ([\d.]+) (GiB|MiB) in ([\d.]+) ms, held for ([\d.]+) ms")
 PARTS = re.compile(r"^\d+: of that: (.*) ms$")
 WAYS = {"paused": "pause", "resumed": "resume"}
@@ -30,6 +31,8 @@ def figures(lines):
             head = match[1].replace(" ", "_").lower()
         elif match := LINK.match(line):
             links[match[1]] = float(match[2])
+        elif match := TOUCHED.match(line):
+            found.setdefault("touched_8_gib_ms", []).append(float(match[1]))
         elif match := DONE.match(line):
             way = WAYS[match[1]]
             size = float(match[2]) * (GIB if match[3] == "GiB" else GIB / 1024)
@@ -42,6 +45,9 @@ def figures(lines):
                 add(words[0].replace(" ", "_") + "_ms", float(words[1]))
     shown = {f"link_{way}_gb_a_second": speed for way, speed in links.items()}
     shown.update({name: round(statistics.median(values), 2) for name, values in found.items()})
+    if "touched_8_gib_ms" in shown and "out" in links and "8_gib_cold_pause_ms" in shown:
+        bound = max(shown["touched_8_gib_ms"], 8 * GIB / links["out"] / 1e6)
+        shown["8_gib_cold_pause_of_bound"] = round(shown["8_gib_cold_pause_ms"] / bound, 3)
     for name in [name for name in shown if name.endswith("_gb_a_second") and "link" not in name]:
         way = "out" if "_pause_" in name else "back"
         if way in links:
