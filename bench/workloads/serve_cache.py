@@ -16,7 +16,7 @@ from frag_train import make_model, peaks, record_trace, write_trace
 
 LABEL = sys.argv[1]
 TRACE_OUT = os.environ.get("TRACE_OUT")
-ROUNDS = int(os.environ.get("ROUNDS", 60))
+ROUNDS = int(os.environ.get("ROUNDS", 25))
 GROUPS = 14  # decoded in turns
 
 

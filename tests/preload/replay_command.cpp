@@ -200,6 +200,14 @@ TEST_P(ArenaOnGivenTraces, NeverMovesWhileMemoryIsPlentiful) {
   EXPECT_EQ(replayed({given_trace(GetParam())})["moves"], 0);
 }
 
+TEST(ReplayCommand, GrowingCachesFitByMovingLiveMemory) {
+  const std::string trace = given_trace("serve_cache");
+  const auto object = replayed({trace, "--limit", "1.005x"});
+  EXPECT_EQ(object["completed"], true);
+  EXPECT_GT(object["compacted_blocks"], 0);
+  replayed({trace, "--limit", "1.005x", "--compact", "off"}, 3);
+}
+
 // The same policy, written for a trial and run on the card, used 28,130 and 19,772 MiB.
 TEST_P(ArenaOnGivenTraces, WithSmallestChunksMatchesTheTrialOnTheCard) {
   const auto object = replayed({given_trace(GetParam()), "--chunk", "2M"});
