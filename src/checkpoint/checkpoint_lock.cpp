@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 
@@ -48,6 +49,17 @@ Result<void> lock_byte(const Fd& file, pid_t number, Deadline until) {
   return {};
 }
 
+// A link in the process's view of the files would lead to a place in ours.
+Fd open_without_links(const std::string& root, const std::string& path) {
+  Fd at{::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)};
+  std::istringstream names{path};
+  for (std::string name; at.is_open() && std::getline(names, name, '/');) {
+    if (name.empty()) continue;
+    at = Fd{::openat(at.number(), name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)};
+  }
+  return at;
+}
+
 }  // namespace
 
 // Commands and services differ in their environments, and in what they see as /tmp. They have the
@@ -58,8 +70,11 @@ Result<std::vector<Fd>> lock_for_checkpoint(pid_t process, Deadline until) {
   const pid_t number = identity ? identity->innermost : process;
   std::vector<std::string> folders = share::folders_to_search();
   folders.push_back(TRY(share::private_folder()));
-  for (const char* const shared : share::shared_folders) {
-    folders.push_back("/proc/" + std::to_string(process) + "/root" + shared + "/" +
+  std::vector<Fd> of_process;
+  for (const std::string shared : share::shared_folders) {
+    of_process.push_back(open_without_links("/proc/" + std::to_string(process) + "/root", shared));
+    if (!of_process.back().is_open()) continue;
+    folders.push_back("/proc/self/fd/" + std::to_string(of_process.back().number()) + "/" +
                       share::usual_folder_name());
     static_cast<void>(PrivateFolder::open_or_make(folders.back()).ok());
   }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The broker's part in taking paused clients off their devices, and bringing them back.
+#include <algorithm>
+
 #include "base/log.hpp"
 #include "base/log_rarely.hpp"
 #include "daemon/broker.hpp"
@@ -9,11 +11,14 @@ namespace cuvmm::daemon {
 using namespace node;  // NOLINT(google-build-using-namespace): its words are this file's subject
 using checkpoint::CheckpointEnd;
 
+// Room is made for what a client says that it left, so it is believed only as far as contexts and
+// modules can be large.
 std::map<PlaceId, Size> Broker::contexts_at(const ContextSizes& sizes) const {
+  constexpr Size most = 4 * GiB;
   std::map<PlaceId, Size> contexts;
   for (const observe::NodeDevice& device : settings_.devices) {
     if (device.index >= sizes.size() || sizes[device.index] == 0) continue;
-    contexts[device.index + 1] = sizes[device.index] * MiB;
+    contexts[device.index + 1] = std::min(sizes[device.index] * MiB, most);
   }
   return contexts;
 }

@@ -83,14 +83,14 @@ Result<RunningHelper> start_helper(DeepPauseWay way, const Peer& client) {
   std::transform(words.begin(), words.end(), arguments.begin(),
                  [](std::string& word) { return word.data(); });
 
-  // The service blocks the signals that it reads.
+  // The service blocks the signals that it reads. Those of its terminal are not for its helpers.
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_t actions;
   sigset_t none;
   ::sigemptyset(&none);
   ::posix_spawnattr_init(&attributes);
   ::posix_spawnattr_setsigmask(&attributes, &none);
-  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_adddup2(&actions, its_socket.number(), helper_socket);
   errno = ::posix_spawn(&helper.process, "/proc/self/exe", &actions, &attributes, arguments.data(),

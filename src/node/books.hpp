@@ -29,8 +29,9 @@ struct DeepPauseFacts {
   bool has_held_calls = false;
   DeviceStay stay = DeviceStay::On;
   std::optional<Microseconds> quiet_since = {};  // paused, and nothing waits for its return
-  bool stays_on = false;     // until its next pause: it could not leave, or it has returned
-  bool must_return = false;  // it stands halfway
+  bool stays_on = false;          // until its next pause: it could not leave, or it has returned
+  bool must_return = false;       // it stands halfway
+  Microseconds helper_until = 0;  // while one acts on it: after that nobody waits for it
   Microseconds no_return_before = 0;
   Microseconds return_rest = 0;              // after the next failure; 0: the shortest
   std::map<PlaceId, Size> contexts = {};     // what has left each device

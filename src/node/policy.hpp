@@ -123,7 +123,9 @@ class NodePolicy {
   void give_up_return(ClientId id);
   bool has_asks(ClientId id) const;
   bool is_returning(const std::string& group) const;
-  std::size_t count_leaving() const;
+  bool is_acted_on(const NodeClient& client, DeviceStay how) const;
+  std::size_t count_acted_on(DeviceStay how) const;
+  void give_up_on_helpers();
   std::optional<Microseconds> next_move_of_contexts() const;
 
   bool turns_are_withheld(const std::string& group) const;

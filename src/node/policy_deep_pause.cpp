@@ -21,9 +21,11 @@ void NodePolicy::on(const PresenceReported& event) {
     deep.stay = DeviceStay::On;
     return;
   }
+  // An earlier service may have taken it off. Only where clients leave is what they say worth
+  // memory; elsewhere the helper finds out whether there is room.
   if (deep.stay == DeviceStay::On) {
     deep.stay = DeviceStay::Off;
-    deep.contexts = event.contexts;
+    if (client->terms.deep_pause_after) deep.contexts = event.contexts;
   }
 }
 
@@ -94,23 +96,39 @@ std::optional<Microseconds> NodePolicy::leaves_at(const NodeClient& client) cons
 
 std::optional<Microseconds> NodePolicy::returns_at(ClientId id, const NodeClient& client) const {
   const DeepPauseFacts& deep = client.deep;
-  const bool is_awaited = deep.must_return || deep.has_held_calls || has_asks(id);
+  // Otherwise it is off its devices because a command wants it to be.
+  const bool is_awaited =
+      deep.must_return || (deep.is_paused && (deep.has_held_calls || has_asks(id)));
   if (deep.stay != DeviceStay::Off || !is_awaited) return {};
   return deep.no_return_before;
 }
 
-std::size_t NodePolicy::count_leaving() const {
-  return static_cast<std::size_t>(std::count_if(
-      books_.clients().begin(), books_.clients().end(),
-      [](const auto& client) { return client.second.deep.stay == DeviceStay::Leaving; }));
+bool NodePolicy::is_acted_on(const NodeClient& client, DeviceStay how) const {
+  return client.deep.stay == how && now_ < client.deep.helper_until;
+}
+
+std::size_t NodePolicy::count_acted_on(DeviceStay how) const {
+  return static_cast<std::size_t>(
+      std::count_if(books_.clients().begin(), books_.clients().end(),
+                    [&](const auto& client) { return is_acted_on(client.second, how); }));
+}
+
+// A helper whose driver or client does not answer. It may still come to an end.
+void NodePolicy::give_up_on_helpers() {
+  for (const auto& [id, client] : books_.clients()) {
+    if (client.deep.stay != DeviceStay::Returning || now_ < client.deep.helper_until) continue;
+    books_.end_coming_back(id, NodeBooks::Arrived::No);
+  }
 }
 
 void NodePolicy::let_leave() {
-  std::size_t leaving = count_leaving();
+  std::size_t leaving = count_acted_on(DeviceStay::Leaving);
   for (const auto& [id, client] : books_.clients()) {
     const auto at = leaves_at(client);
     if (!at || *at > now_ || leaving >= times_.leave_at_once) continue;
-    books_.find_client(id)->deep.stay = DeviceStay::Leaving;
+    DeepPauseFacts& deep = books_.find_client(id)->deep;
+    deep.stay = DeviceStay::Leaving;
+    deep.helper_until = now_ + times_.longest_helper;
     decisions_.emplace_back(LeaveRequested{id});
     ++leaving;
   }
@@ -134,30 +152,39 @@ void NodePolicy::gather_for_returns() {
 }
 
 void NodePolicy::let_return() {
+  std::size_t returning = count_acted_on(DeviceStay::Returning);
   for (const auto& [id, client] : books_.clients()) {
     if (client.deep.stay != DeviceStay::Gathering) continue;
+    if (returning >= times_.return_at_once) return;
     const bool still_gathers = std::any_of(
         asks_.begin(), asks_.end(),
         [&, of = id](const Ask& ask) { return ask.is_for_contexts && ask.asked.client == of; });
     if (still_gathers) continue;
-    books_.find_client(id)->deep.stay = DeviceStay::Returning;
+    DeepPauseFacts& deep = books_.find_client(id)->deep;
+    deep.stay = DeviceStay::Returning;
+    deep.helper_until = now_ + times_.longest_helper;
+    ++returning;
     decisions_.emplace_back(ReturnRequested{id});
   }
 }
 
 bool NodePolicy::is_returning(const std::string& group) const {
   return std::any_of(books_.clients().begin(), books_.clients().end(), [&](const auto& one) {
-    const DeviceStay stay = one.second.deep.stay;
-    return one.second.group == group &&
-           (stay == DeviceStay::Gathering || stay == DeviceStay::Returning);
+    const NodeClient& client = one.second;
+    return client.group == group && (client.deep.stay == DeviceStay::Gathering ||
+                                     is_acted_on(client, DeviceStay::Returning));
   });
 }
 
 std::optional<Microseconds> NodePolicy::next_move_of_contexts() const {
   std::optional<Microseconds> next;
-  const bool may_leave = count_leaving() < times_.leave_at_once;
+  const bool may_leave = count_acted_on(DeviceStay::Leaving) < times_.leave_at_once;
   for (const auto& [id, client] : books_.clients()) {
-    for (const auto& at : {may_leave ? leaves_at(client) : std::nullopt, returns_at(id, client)}) {
+    const bool has_helper =
+        is_acted_on(client, DeviceStay::Leaving) || is_acted_on(client, DeviceStay::Returning);
+    const auto helper_until = has_helper ? std::optional{client.deep.helper_until} : std::nullopt;
+    for (const auto& at :
+         {may_leave ? leaves_at(client) : std::nullopt, returns_at(id, client), helper_until}) {
       if (at && (!next || *at < *next)) next = at;
     }
   }

@@ -74,6 +74,8 @@ struct PolicyTimes {
   // Before a client that could not return to its devices is tried again; doubled each time.
   Microseconds shortest_return_rest = 1'000'000;
   Microseconds longest_return_rest = 30'000'000;
+  Microseconds longest_helper = 60'000'000;
+  std::size_t return_at_once = 8;
   std::size_t leave_at_once = 2;  // each helper starts the driver
 };
 

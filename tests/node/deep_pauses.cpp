@@ -56,6 +56,7 @@ TEST_F(DeepPauses, APausedClientLeavesOnceNothingHasWaitedForItForThatLong) {
   world.after(1);
   ASSERT_EQ(departures(), 1u);
   EXPECT_EQ(world.all<LeaveRequested>().front().client, client);
+  has_left(client);
   EXPECT_FALSE(world.policy.next_wake().has_value());
 }
 
@@ -140,7 +141,6 @@ TEST_F(DeepPauses, OnlyAFewLeaveAtOnce) {
   }
   world.after(minute);
   EXPECT_EQ(departures(), 2u);
-  EXPECT_FALSE(world.policy.next_wake().has_value()) << "the end of a departure is the next event";
   has_left(clients[0]);
   EXPECT_EQ(departures(), 3u);
   has_left(clients[1]);
@@ -330,6 +330,61 @@ TEST_F(DeepPauses, AClientThatSaysThatItHasLeftAgainGetsNoHelperAtOnce) {
     EXPECT_EQ(returns(), i);
     world.after(second);
   }
+}
+
+TEST_F(DeepPauses, AHelperThatDoesNotEndHoldsUpNobodyElse) {
+  std::vector<ClientId> clients;
+  for (int i = 0; i < 4; ++i) {
+    clients.push_back(world.come(leaving_after(minute)));
+    pause(clients.back());
+  }
+  world.after(minute);
+  ASSERT_EQ(departures(), 2u);
+  world.after(minute - 1);
+  EXPECT_EQ(departures(), 2u);
+  world.after(1);
+  EXPECT_EQ(departures(), 4u);
+  has_left(clients[0]);
+  EXPECT_EQ(stay(clients[0]), DeviceStay::Off) << "late, but it has an end";
+}
+
+TEST_F(DeepPauses, AReturnThatDoesNotEndKeepsNoRoom) {
+  const ClientId client = come_and_leave();
+  pause(client, true);
+  ASSERT_EQ(place().coming_back, 5 * GiB);
+  world.after(minute);
+  EXPECT_EQ(place().coming_back, 0u);
+  world.tell(ReturnEnded{client, true});
+  EXPECT_EQ(stay(client), DeviceStay::On);
+}
+
+TEST_F(DeepPauses, OnlySoManyReturnAtOnce) {
+  std::vector<ClientId> clients;
+  for (int i = 0; i < 10; ++i) clients.push_back(come_and_leave(1));
+  for (const ClientId client : clients) pause(client, true);
+  EXPECT_EQ(returns(), 8u);
+  world.tell(ReturnEnded{clients[0], true});
+  EXPECT_EQ(returns(), 9u);
+}
+
+TEST_F(DeepPauses, WithoutSuchTermsAClaimToBeOffTheDevicesGetsNoMemory) {
+  const ClientId client = world.come();
+  world.tell(PresenceReported{.client = client,
+                              .is_paused = true,
+                              .has_held_calls = true,
+                              .is_off_devices = true,
+                              .contexts = {{card, 50 * GiB}}});
+  EXPECT_EQ(returns(), 1u);
+  EXPECT_EQ(place().coming_back, 0u);
+}
+
+TEST_F(DeepPauses, AClientThatACommandTookOffStaysOffAlthoughItAsksForMemory) {
+  const ClientId client = world.come(leaving_after(minute));
+  ASSERT_TRUE(world.lease(world.come(), 90));
+  world.ask(client, 20);
+  world.tell(PresenceReported{.client = client, .is_off_devices = true});
+  EXPECT_EQ(stay(client), DeviceStay::Off);
+  EXPECT_EQ(returns(), 0u);
 }
 
 TEST_F(DeepPauses, AReportThatCrossesAHelperChangesNothing) {
