@@ -71,6 +71,11 @@ TEST(StripesOfChunks, AreShorterWhereThereAreFewChunks) {
   EXPECT_EQ(a_chunk(256 * KiB, 65536), 4);
 }
 
+TEST(StripesOfChunks, ReachAsFarInChunksOfThousandsOfBlocks) {
+  EXPECT_EQ(Stripes::blocks_a_stripe(64 * KiB, 64 * MiB, 1024), 128);
+  EXPECT_EQ(Stripes::blocks_a_stripe(4 * KiB, 64 * MiB, 1024), 2048);
+}
+
 TEST(StripesOfChunks, AreNotForAFewBlocksThatFillAGranule) {
   for (const Size block : {512 * KiB, 1024 * KiB, 1025 * KiB, 2048 * KiB}) {
     EXPECT_FALSE(Stripes::are_for(block, usual_granule)) << block;

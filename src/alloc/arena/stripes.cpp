@@ -2,7 +2,6 @@
 #include "alloc/arena/stripes.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <iterator>
 
 namespace cuvmm::arena {
@@ -18,7 +17,8 @@ Size Stripes::blocks_a_stripe(Size block, Size unit, Size chunks) {
   constexpr Size most_stripes = 8;
   const Size in_chunk = unit / block;
   const Size fewest = (in_chunk + most_stripes - 1) / most_stripes;
-  const Size most = std::max(in_chunk / fewest_stripes, fewest);
+  constexpr Size no_memory_has_more = 32;  // patterns, in powers of two
+  const Size most = std::min(in_chunk / fewest_stripes, no_memory_has_more);
   // If each block is live or free, another block doubles the patterns, but more of them leave room
   // for a given one.
   const auto suffice = [&](Size blocks) { return chunks >= (Size{256} << blocks) / blocks; };
