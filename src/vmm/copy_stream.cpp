@@ -24,7 +24,7 @@ CUresult in_its_context(const Driver& driver, CUcontext context, Act act) {
 }  // namespace
 
 CopyStream::CopyStream(const Driver& driver) : driver_(driver), context_(current_context(driver)) {
-  // Falls back to the legacy stream, which does as well: nothing else is running.
+  // Falls back to the legacy stream, which is as good: nothing else is running.
   const bool is_made = context_.load() != nullptr &&
                        driver.cuStreamCreate(&handle_, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
   if (!is_made) handle_ = nullptr;

@@ -282,7 +282,6 @@ void Arena::release_for_spares() {
 Result<Size> Arena::share(Size wanted, const CopyBy& copy) {
   state_.flush_all();
   Size freed = 0;
-  Size since_consolidation = 0;
   bool creates_spares = false;
   Sharing::Aim aim = Sharing::Aim::Gain;
   arena::Consolidations consolidations;
@@ -307,8 +306,7 @@ Result<Size> Arena::share(Size wanted, const CopyBy& copy) {
       if (aim == Sharing::Aim::Consolidate) break;
       const bool may_create = gained->lacks_spares && !creates_spares;
       if (!may_create) {
-        if (!consolidations.is_worthwhile(since_consolidation, wanted - freed)) break;
-        since_consolidation = 0;
+        if (!consolidations.is_worthwhile(wanted - freed)) break;
         aim = Sharing::Aim::Consolidate;
       }
       creates_spares = may_create;
@@ -320,7 +318,7 @@ Result<Size> Arena::share(Size wanted, const CopyBy& copy) {
     state_.compacted_bytes += gained->bytes_moved;
     const Size more = gained->granules * state_.layout.unit();
     freed += more;
-    since_consolidation += more;
+    consolidations.note_gain(more);
     state_.tell();
   }
   return freed;

@@ -12,8 +12,8 @@ namespace cuvmm {
 struct ChunkPolicy {
   // No chunk is larger, however much memory there is.
   Size largest = 64 * MiB;
-  // Found by replaying bench/traces: with these values both traces finish at 1.005 times the peak
-  // of live memory, and without a limit take a few hundred chunks. Part of a chunk may stay
+  // With these values, found by replaying bench/traces, the traces finish at 1.005 times the peak
+  // of live memory, and take at most a few hundred chunks without a limit. Part of a chunk may stay
   // unusable, so a chunk is at most this share of all memory, and smaller if little is left.
   Size share_of_all = 2048;
   Size share_of_room = 1024;

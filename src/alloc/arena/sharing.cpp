@@ -35,16 +35,14 @@ Size Sharing::could_gain(Size granules) const {
   Size gained = survey.free_granules;
   if (gained >= granules) return gained;
   // As Arena::share() goes on: what has moved leaves new room, and to consolidate takes longest.
-  Consolidations consolidations;
-  for (Size since_consolidation = 0;;) {
+  for (Consolidations consolidations;;) {
     const Size more = survey.plan.empty({.gain = granules - gained});
     gained += more;
-    since_consolidation += more;
+    consolidations.note_gain(more);
     if (gained >= granules) return gained;
     survey.plan.settle();
     if (more != 0) continue;
-    if (!consolidations.is_worthwhile(since_consolidation, granules - gained)) return gained;
-    since_consolidation = 0;
+    if (!consolidations.is_worthwhile(granules - gained)) return gained;
     if (survey.plan.consolidate() == 0) return gained;
     survey.plan.settle();
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "alloc/arena/granule_survey.hpp"
@@ -13,14 +14,17 @@ namespace cuvmm::arena {
 // How often to consolidate for one request.
 class Consolidations {
  public:
-  // Whether to do it now. `gained`: since the last time. The next time yields less.
-  bool is_worthwhile(Size gained, Size missing) {
+  void note_gain(Size gained) { gained_ += gained; }
+  // Whether to do it now. The next time yields less.
+  bool is_worthwhile(Size missing) {
     constexpr int most = 3;
+    const Size gained = std::exchange(gained_, 0);
     return count_++ == 0 || (count_ <= most && gained >= missing);
   }
 
  private:
   int count_ = 0;
+  Size gained_ = 0;  // since the last time
 };
 
 // Several granules of an arena's addresses with one chunk behind them. Every byte of the chunk
