@@ -75,10 +75,9 @@ std::string print_place(const NodeView& view, const PlaceUuid& uuid) {
   return "?";
 }
 
-// Its contexts have left its devices, or are on their way back.
 bool is_off_devices(const NodeView& view, ClientId client) {
   const PauseState* const pause = view.pause_of(client);
-  return pause != nullptr && pause->stay != DeviceStay::On && pause->stay != DeviceStay::Leaving;
+  return pause != nullptr && node::is_off_devices(pause->stay);
 }
 
 std::string print_state(const NodeView& view, const ClientState& client) {

@@ -63,8 +63,7 @@ observe::Snapshot Broker::snapshot(Microseconds now) const {
                                .waits_us = history_.waits(id, place, now),
                                .waits_for = awaited_by(id, place)};
     }
-    const DeviceStay stay = facts.deep.stay;
-    client.is_off_devices = stay != DeviceStay::On && stay != DeviceStay::Leaving;
+    client.is_off_devices = is_off_devices(facts.deep.stay);
     client.condition = condition_of(facts, policy_.turns().has_turn(facts.group), waits);
   }
   return all;

@@ -123,6 +123,7 @@ class NodePolicy {
   void give_up_return(ClientId id);
   bool has_asks(ClientId id) const;
   bool is_returning(const std::string& group) const;
+  void send_helper(ClientId id, DeviceStay how);
   bool is_acted_on(const NodeClient& client, DeviceStay how) const;
   std::size_t count_acted_on(DeviceStay how) const;
   void give_up_on_helpers();

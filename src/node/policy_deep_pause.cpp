@@ -96,11 +96,17 @@ std::optional<Microseconds> NodePolicy::leaves_at(const NodeClient& client) cons
 
 std::optional<Microseconds> NodePolicy::returns_at(ClientId id, const NodeClient& client) const {
   const DeepPauseFacts& deep = client.deep;
+  if (deep.stay != DeviceStay::Off) return {};
   // Otherwise it is off its devices because a command wants it to be.
   const bool is_awaited =
       deep.must_return || (deep.is_paused && (deep.has_held_calls || has_asks(id)));
-  if (deep.stay != DeviceStay::Off || !is_awaited) return {};
-  return deep.no_return_before;
+  return is_awaited ? std::optional{deep.no_return_before} : std::nullopt;
+}
+
+void NodePolicy::send_helper(ClientId id, DeviceStay how) {
+  DeepPauseFacts& deep = books_.find_client(id)->deep;
+  deep.stay = how;
+  deep.helper_until = now_ + times_.longest_helper;
 }
 
 bool NodePolicy::is_acted_on(const NodeClient& client, DeviceStay how) const {
@@ -126,9 +132,7 @@ void NodePolicy::let_leave() {
   for (const auto& [id, client] : books_.clients()) {
     const auto at = leaves_at(client);
     if (!at || *at > now_ || leaving >= times_.leave_at_once) continue;
-    DeepPauseFacts& deep = books_.find_client(id)->deep;
-    deep.stay = DeviceStay::Leaving;
-    deep.helper_until = now_ + times_.longest_helper;
+    send_helper(id, DeviceStay::Leaving);
     decisions_.emplace_back(LeaveRequested{id});
     ++leaving;
   }
@@ -160,9 +164,7 @@ void NodePolicy::let_return() {
         asks_.begin(), asks_.end(),
         [&, of = id](const Ask& ask) { return ask.is_for_contexts && ask.asked.client == of; });
     if (still_gathers) continue;
-    DeepPauseFacts& deep = books_.find_client(id)->deep;
-    deep.stay = DeviceStay::Returning;
-    deep.helper_until = now_ + times_.longest_helper;
+    send_helper(id, DeviceStay::Returning);
     ++returning;
     decisions_.emplace_back(ReturnRequested{id});
   }

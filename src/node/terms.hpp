@@ -54,6 +54,10 @@ enum class DeviceStay : std::uint8_t {
   Gathering,  // room for them is being gathered
   Returning,
 };
+// They have left, or are on their way back.
+constexpr bool is_off_devices(DeviceStay stay) {
+  return stay != DeviceStay::On && stay != DeviceStay::Leaving;
+}
 
 struct PolicyTimes {
   Microseconds guarantee_within = 1'000'000;  // to settle a request within the guarantee

@@ -50,8 +50,8 @@ class TurnTable {
 
   // Starts all turns that can start now. Returns their groups.
   std::vector<std::string> start(const std::vector<TurnWish>& wishes, Microseconds now);
-  // The group's turn covers the place too from now on. False if it has no turn, if the turn covers
-  // the place already, or if another group has its turn there.
+  // Makes the group's turn cover the place too. False if it has no turn, if the turn covers the
+  // place already, or if another group has its turn there.
   bool extend(const std::string& group, PlaceId place);
   void end(const std::string& group, std::uint32_t weight, Microseconds now);
   // Charges the group for its turn so far, before its weight changes. No effect without a turn.

@@ -203,12 +203,7 @@ TEST_F(ProgramsThatFail, AProgramThatIsKilledOnTheWayOutLeavesNothing) {
   pause_a_program();
   helper();
   ::usleep(300'000);
-  program().signal(SIGKILL);
-  program().wait();
-  give_back();
-  EXPECT_TRUE(comes_true([&] { return look_at_device(socket()).leased == 0; }));
-  RunningProgram all{NodeService::program("all", 224, 5), required(), file("all")};
-  EXPECT_EQ(all.wait(), 0) << read_file("all");
+  expect_that_its_death_leaves_nothing();
 }
 
 }  // namespace

@@ -98,6 +98,14 @@ class DeepPausesOfANode : public NodeService {
     program().expect_all_right();
     EXPECT_TRUE(comes_true([&] { return look_at_device(socket()).leased == 0; }));
   }
+  void expect_that_its_death_leaves_nothing() {
+    program().signal(SIGKILL);
+    program().wait();
+    give_back();
+    EXPECT_TRUE(comes_true([&] { return look_at_device(socket()).leased == 0; }));
+    RunningProgram all{NodeService::program("all", 224, 5), required(), file("all")};
+    EXPECT_EQ(all.wait(), 0) << read_file("all");
+  }
 
   bool logs(const std::string& words) const {
     return comes_true([&] { return read_file("service.log").find(words) != std::string::npos; });

@@ -213,12 +213,7 @@ TEST_F(ProgramsOffTheirDevices, AProgramOfAnotherUserLeavesAndReturns) {
 TEST_F(ProgramsOffTheirDevices, AProgramThatIsKilledThereLeavesNothing) {
   start_with({});
   pause_a_program_deeply();
-  program().signal(SIGKILL);
-  program().wait();
-  give_back();
-  EXPECT_TRUE(comes_true([&] { return look_at_device(socket()).leased == 0; }));
-  RunningProgram all{NodeService::program("all", 224, 5), required(), file("all")};
-  EXPECT_EQ(all.wait(), 0) << read_file("all");
+  expect_that_its_death_leaves_nothing();
 }
 
 }  // namespace

@@ -119,7 +119,7 @@ void NodeHistory::check_contexts() {
   for (const auto& [id, client] : policy_.books().clients()) {
     for (const auto& [place, bytes] : client.deep.coming_back) kept[place] += bytes;
     const DeviceStay stay = client.deep.stay;
-    const bool is_away = stay != DeviceStay::On && stay != DeviceStay::Leaving;
+    const bool is_away = is_off_devices(stay);
     const auto known = clients_[id].stay;
     EXPECT_EQ(is_away, known == KnownClient::Stay::Off || known == KnownClient::Stay::Returning);
     const bool may_keep = stay == DeviceStay::Gathering || stay == DeviceStay::Returning;

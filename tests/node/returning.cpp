@@ -5,15 +5,22 @@
 namespace cuvmm::test {
 namespace {
 
-TEST(TurnsOfGroups, CoverOnlyTheirPlaces) {
+// A group comes to two cards that others use.
+class TurnsOfGroups : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(world.lease(world.come(), 60, card));
+    ASSERT_TRUE(world.lease(there, 60, other_card));
+    world.ask(b0, 60, card);
+  }
+
   PolicyWorld world;
-  const ClientId here = world.come();
   const ClientId there = world.come();
-  ASSERT_TRUE(world.lease(here, 60, card));
-  ASSERT_TRUE(world.lease(there, 60, other_card));
   const ClientId b0 = world.come(terms(0, 0, "b"));
   const ClientId b1 = world.come(terms(0, 0, "b"));
-  world.ask(b0, 60, card);
+};
+
+TEST_F(TurnsOfGroups, CoverOnlyTheirPlaces) {
   ASSERT_TRUE(world.has_turn(b0));
   const ClientId another = world.come();
   world.ask(another, 60, other_card);
@@ -24,15 +31,7 @@ TEST(TurnsOfGroups, CoverOnlyTheirPlaces) {
   EXPECT_TRUE(world.requests(another).empty()) << "it has its turn there";
 }
 
-TEST(TurnsOfGroups, ExtendToPlacesThatTheirMembersTurnOutToNeed) {
-  PolicyWorld world;
-  const ClientId here = world.come();
-  const ClientId there = world.come();
-  ASSERT_TRUE(world.lease(here, 60, card));
-  ASSERT_TRUE(world.lease(there, 60, other_card));
-  const ClientId b0 = world.come(terms(0, 0, "b"));
-  const ClientId b1 = world.come(terms(0, 0, "b"));
-  world.ask(b0, 60, card);
+TEST_F(TurnsOfGroups, ExtendToPlacesThatTheirMembersTurnOutToNeed) {
   const RequestId asked = world.ask(b1, 60, other_card);
   const ClientId another = world.come();
   world.ask(another, 80, other_card);
