@@ -106,10 +106,16 @@ class Leases final : public Lessor {
   static void* serve_demands(void* leases);
   void serve_once();
   void reclaim(const node::ReclaimDemand& demand);
+  void pause_for_all_devices(const node::ReclaimDemand& first);
+  LeasedBudget* budget_of(const node::ReclaimDemand& demand);
+  // Returns the bytes that were given back with it.
+  Size answer(const node::ReclaimDemand& demand, node::ReclaimOutcome outcome, Size most);
   void give_again_later(const node::ReclaimDemand& demand);
   bool pause_for(const node::ReclaimDemand& demand);
   bool pauses_with_group(const node::ReclaimDemand& demand);
   std::optional<Duration> work_deadline(const node::ReclaimDemand& demand);
+  // Drops what the service has said about that pause.
+  void forget_how_to_pause(const node::ReclaimDemand& demand);
   Result<void> pause_with_group(Duration within, const node::ReclaimDemand& demand);
   bool may_move_with_group(std::uint64_t until);
   void wait_for_group(Holding& holding, std::uint64_t until);

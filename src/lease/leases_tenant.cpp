@@ -70,24 +70,9 @@ void Leases::serve_once() {
 }
 
 void Leases::reclaim(const ReclaimDemand& demand) {
-  LeasedBudget* budget = nullptr;
-  {
-    const Holding holding{lock_};
-    if (Leased* const place = find(demand.place)) budget = place->budget;
-  }
+  if (demand.step == ReclaimStep::Pause) return pause_for_all_devices(demand);
+  LeasedBudget* const budget = budget_of(demand);
   if (budget == nullptr) return;
-  const auto answer = [&](ReclaimOutcome outcome, Size most) {
-    const Holding holding{lock_};
-    const Size returned = budget->take_surplus(most);
-    send(ReclaimAnswer{demand.revision, demand.place, outcome, returned});
-    return returned;
-  };
-  if (demand.step == ReclaimStep::Pause) {
-    const bool is_paused = pause_for(demand);
-    answer(is_paused ? ReclaimOutcome::Applied : ReclaimOutcome::Refused, cuvmm::unlimited);
-    if (!is_paused) give_again_later(demand);
-    return;
-  }
   Size surplus = budget->surplus();
   if (surplus < demand.bytes) tenant_.free_cache(*budget, demand.bytes - surplus);
   surplus = budget->surplus();
@@ -95,13 +80,49 @@ void Leases::reclaim(const ReclaimDemand& demand) {
     const Duration within{std::clamp<std::uint64_t>(demand.within / 2, 50'000, 10'000'000)};
     tenant_.move_out_cold(*budget, demand.bytes - surplus, within);
   }
-  if (answer(ReclaimOutcome::Applied, demand.bytes) < demand.bytes) give_again_later(demand);
+  const Size returned = answer(demand, ReclaimOutcome::Applied, demand.bytes);
+  if (returned < demand.bytes) give_again_later(demand);
+}
+
+// The service demands a pause for each device. One pause serves them all.
+void Leases::pause_for_all_devices(const ReclaimDemand& first) {
+  if (budget_of(first) == nullptr) return;
+  const bool is_paused = pause_for(first);
+  std::vector<ReclaimDemand> all{first};
+  {
+    const Holding holding{lock_};
+    for (const ReclaimDemand& other : demands_) {
+      if (other.step == ReclaimStep::Pause) all.push_back(other);
+    }
+    std::erase_if(demands_, [](const auto& one) { return one.step == ReclaimStep::Pause; });
+  }
+  for (const ReclaimDemand& demand : all) {
+    forget_how_to_pause(demand);
+    answer(demand, is_paused ? ReclaimOutcome::Applied : ReclaimOutcome::Refused, cuvmm::unlimited);
+    if (!is_paused) give_again_later(demand);
+  }
+}
+
+LeasedBudget* Leases::budget_of(const ReclaimDemand& demand) {
+  const Holding holding{lock_};
+  const Leased* const place = find(demand.place);
+  return place == nullptr ? nullptr : place->budget;
+}
+
+Size Leases::answer(const ReclaimDemand& demand, ReclaimOutcome outcome, Size most) {
+  const Holding holding{lock_};
+  Leased* const place = find(demand.place);
+  if (place == nullptr) return 0;
+  const Size returned = place->budget->take_surplus(most);
+  send(ReclaimAnswer{demand.revision, demand.place, outcome, returned});
+  return returned;
 }
 
 // The service asks again only after the next report, which may otherwise never come.
 void Leases::give_again_later(const ReclaimDemand& demand) {
   const Holding holding{lock_};
-  find(demand.place)->short_until = now_ns() + short_for;
+  Leased* const place = find(demand.place);
+  if (place != nullptr) place->short_until = now_ns() + short_for;
 }
 
 // Waits for running work until the service's deadline for that. Once half of the time for the pause
@@ -153,7 +174,7 @@ bool Leases::pause_for(const ReclaimDemand& demand) {
 
 bool Leases::pauses_with_group(const ReclaimDemand& demand) {
   const Holding holding{lock_};
-  return std::erase(with_group_, demand.revision) != 0;
+  return std::count(with_group_.begin(), with_group_.end(), demand.revision) != 0;
 }
 
 std::optional<Duration> Leases::work_deadline(const ReclaimDemand& demand) {
@@ -162,9 +183,14 @@ std::optional<Duration> Leases::work_deadline(const ReclaimDemand& demand) {
       std::find_if(work_deadlines_.begin(), work_deadlines_.end(),
                    [&](const WorkDeadline& one) { return one.revision == demand.revision; });
   if (found == work_deadlines_.end()) return {};
-  const Duration within{std::min(found->within, longest_pause)};
-  work_deadlines_.erase(work_deadlines_.begin(), found + 1);
-  return within;
+  return Duration{std::min(found->within, longest_pause)};
+}
+
+void Leases::forget_how_to_pause(const ReclaimDemand& demand) {
+  const Holding holding{lock_};
+  std::erase(with_group_, demand.revision);
+  std::erase_if(work_deadlines_,
+                [&](const WorkDeadline& one) { return one.revision <= demand.revision; });
 }
 
 void Leases::wait_for_group(Holding& holding, std::uint64_t until) {

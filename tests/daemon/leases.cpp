@@ -285,6 +285,25 @@ TEST(LeasedBudgets, WorkThatDoesNotEndIsReportedAndThePauseRefused) {
   world.service.hear<node::UseReport>();  // nothing has changed, but it may be asked again
 }
 
+// Of a client with memory on several devices.
+TEST(LeasedBudgets, RefuseAllPausesOnceWorkHasOutlastedTheFirst) {
+  LeasedWorld world;
+  world.begin();
+  world.tenant.busy = true;
+  world.service.hear<node::UseReport>();
+  for (const node::Revision revision : {4, 5}) {
+    world.service.say(node::WorkDeadline{revision, 100'000});
+    world.service.say(
+        node::ReclaimDemand{revision, a_device, node::ReclaimStep::Pause, MiB, 2'000'000});
+  }
+  for (const node::Revision revision : {4, 5}) {
+    const auto answer = world.service.hear<node::ReclaimAnswer>();
+    EXPECT_EQ(answer.revision, revision);
+    EXPECT_EQ(answer.outcome, node::ReclaimOutcome::Refused);
+  }
+  EXPECT_EQ(world.tenant.pauses, 1);
+}
+
 TEST(LeasedBudgets, AreExactWhileThreadsCommitAndTheServiceComesAndGoes) {
   LeasedWorld world;
   world.begin();
