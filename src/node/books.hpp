@@ -18,8 +18,9 @@ struct ClientHolding {
   Size leased = 0;
   Size cache = 0;  // as it reports
   Size cold = 0;
-  bool refuses_to_pause = false;  // until its next report
-  bool is_away = false;           // a pause took memory here, and it has leased none since
+  bool refuses_to_pause = false;          // until its next report
+  bool is_away = false;                   // a pause took memory here, and it has leased none since
+  std::optional<Revision> overdue_pause;  // the last that it did not answer in time
 };
 
 // What is known of a client that can leave its devices.

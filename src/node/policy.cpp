@@ -250,13 +250,13 @@ void NodePolicy::on(const ReclaimAnswered& event) {
   const Size returned = books_.remove_lease(event.client, event.place, event.returned);
   OpenReclaim* const open = reclaims_.find(event.client, event.revision);
   if (open == nullptr || open->place != event.place) {
+    note_late_pause(event, returned);
     decisions_.emplace_back(AnswerStale{event.client, event.revision});
     return;
   }
   if (event.outcome == ReclaimOutcome::Deferred && !open->was_deferred) {
     open->was_deferred = true;
-    open->deadline =
-        std::max(now_, open->began + open->work_within) + reclaim_time(open->step, open->bytes);
+    defer(*open);
     open->bytes -= std::min(open->bytes, returned);
     return;
   }
@@ -284,16 +284,46 @@ void NodePolicy::on(const ReclaimAnswered& event) {
               event.outcome == ReclaimOutcome::Applied ? ReclaimEnd::Applied : ReclaimEnd::Refused);
 }
 
+// A client that has paused too late is away all the same.
+void NodePolicy::note_late_pause(const ReclaimAnswered& late, Size returned) {
+  NodeClient* const client = books_.find_client(late.client);
+  if (client == nullptr || late.outcome != ReclaimOutcome::Applied || returned == 0) return;
+  ClientHolding& holding = client->at[late.place];
+  holding.is_away |= holding.overdue_pause == late.revision;
+}
+
+// A client with memory on several devices pauses once for all of them.
+void NodePolicy::defer(const OpenReclaim& deferred) {
+  const auto ends_with_it = [id = deferred.client, step = deferred.step,
+                             revision = deferred.revision](const OpenReclaim& one) {
+    const bool is_same_pause = step == ReclaimStep::Pause && one.step == step && one.client == id;
+    return is_same_pause || one.revision == revision;
+  };
+  Size bytes = 0;
+  Microseconds work_ends = now_;
+  for (const OpenReclaim& one : reclaims_.all()) {
+    if (!ends_with_it(one)) continue;
+    bytes += one.bytes;
+    work_ends = std::max(work_ends, one.began + one.work_within);
+  }
+  const Microseconds deadline = work_ends + reclaim_time(deferred.step, bytes);
+  for (OpenReclaim& one : reclaims_.all()) {
+    if (ends_with_it(one)) one.deadline = std::max(one.deadline, deadline);
+  }
+}
+
 // The group cannot be paused, so no group takes turns at its places for a while. A client cannot
 // bring that about without being asked to pause, or sooner than its work may take.
 void NodePolicy::on(const WorkOutlastedTurn& event) {
   const NodeClient* const client = books_.find_client(event.client);
   if (client == nullptr) return;
   const OpenReclaim* const pause = reclaims_.pause_of(event.client);
-  if (pause == nullptr || now_ < pause->began + pause->longest_work) return;
-  if (no_turns_before(client->group) > now_) return;
+  if (pause == nullptr) return;
+  // Older clients know only the deadline of the whole pause.
+  const Microseconds longest =
+      std::min(pause->longest_work, reclaim_time(pause->step, pause->bytes));
   const Microseconds in_flight = now_ - pause->began;
-  const Microseconds longest = pause->longest_work;
+  if (in_flight < longest || no_turns_before(client->group) > now_) return;
   const std::set<PlaceId> places = places_of(client->group);
   const Microseconds until = now_ + times_.without_turns;
   for (const PlaceId place : places) {

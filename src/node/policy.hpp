@@ -109,6 +109,8 @@ class NodePolicy {
   Microseconds reclaim_time(ReclaimStep step, Size bytes) const;
   Microseconds longest_in_flight(const std::string& group) const;
   void ask_back(const PlannedReclaim& planned, Microseconds latest, std::optional<ClientId> asker);
+  void defer(const OpenReclaim& deferred);
+  void note_late_pause(const ReclaimAnswered& late, Size returned);
   void end_reclaim(Revision revision, ReclaimEnd how);
   void reclaim_beyond_limits(PlaceId place);
   void reclaim_overcommitted(PlaceId place);

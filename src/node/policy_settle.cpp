@@ -7,7 +7,9 @@ namespace cuvmm::node {
 void NodePolicy::end_overdue() {
   for (const OpenReclaim& open : std::vector<OpenReclaim>{reclaims_.all()}) {
     if (open.deadline > now_) continue;
-    books_.find_client(open.client)->is_stalled = true;
+    NodeClient& client = *books_.find_client(open.client);
+    client.is_stalled = true;
+    if (open.step == ReclaimStep::Pause) client.at[open.place].overdue_pause = open.revision;
     end_reclaim(open.revision, ReclaimEnd::Expired);
   }
 }

@@ -37,6 +37,7 @@ class OpenReclaims {
   // Numbers the request.
   OpenReclaim& open(const OpenReclaim& request);
   const std::vector<OpenReclaim>& all() const { return open_; }
+  std::vector<OpenReclaim>& all() { return open_; }
   OpenReclaim* find(ClientId client, Revision revision);
   // Removes and returns the request, which must be open.
   OpenReclaim end(Revision revision);

@@ -71,7 +71,7 @@ struct PolicyTimes {
   // back takes as long again, so this keeps both below a tenth of the time.
   std::uint64_t quantum_per_swap = 25;
   // Work outlasts a turn if it is in flight for as long as a turn of its group, and at least so
-  // long. Before its first turn, a group is taken to swap its memory at this rate.
+  // long. A group is taken to swap its memory no faster than this rate.
   Microseconds outlasts = 100'000;
   Size swapped_per_second = 20 * GiB;
   Microseconds without_turns = 10'000'000;  // suspension after work outlasts a turn

@@ -87,8 +87,8 @@ void TurnTable::has_its_memory(GroupTurn& turn, Microseconds now) {
 
 Microseconds TurnTable::quantum_of(const std::string& group, Microseconds usual_swap) const {
   const auto known = used_.find(group);
-  const bool has_swapped = known != used_.end() && known->second.last_swap != 0;
-  return quantum_after(has_swapped ? known->second.last_swap : usual_swap);
+  const Microseconds last_swap = known == used_.end() ? 0 : known->second.last_swap;
+  return quantum_after(std::max(last_swap, usual_swap));
 }
 
 void TurnTable::inherit(const std::string& other, const std::string& group) {

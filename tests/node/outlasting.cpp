@@ -113,6 +113,38 @@ TEST_F(WorkThatOutlastsATurn, HasTimeToMoveItsMemoryAfterItsWork) {
   EXPECT_TRUE(world.requests(holder).empty());
 }
 
+// They wait for their work for as long as the whole pause may take.
+TEST_F(WorkThatOutlastsATurn, CountsEarlierIfItIsOfAnOlderClient) {
+  work_on_for(PolicyTimes{}.reclaim_within - 1);
+  world.tell(WorkOutlastedTurn{holder});
+  EXPECT_TRUE(suspended().empty());
+  world.after(1);
+  world.tell(WorkOutlastedTurn{holder});
+  EXPECT_EQ(suspended().size(), 1u);
+  world.answer(world.request(holder), ReclaimOutcome::Refused);
+  EXPECT_EQ(world.refusal(asked), nullptr) << "it waits until turns are on again";
+}
+
+// The holder has memory on both cards, and pauses once.
+TEST(WorkInFlight, IsWaitedForByAllPausesOfItsClient) {
+  PolicyWorld world;
+  const ClientId holder = world.come();
+  ASSERT_TRUE(world.lease(holder, 60, card));
+  ASSERT_TRUE(world.lease(holder, 60, other_card));
+  const RequestId asked = world.ask(world.come(), 60);
+  const std::vector<ReclaimRequested> both = world.requests(holder);
+  ASSERT_EQ(both.size(), 2u);
+  world.answer(both[0], ReclaimOutcome::Deferred);
+  world.after(both[0].work_within);
+  EXPECT_EQ(world.requests(holder).size(), 2u);
+  world.apply(both[0]);
+  world.apply(both[1]);
+  EXPECT_TRUE(world.is_granted(asked));
+  for (const ReclaimEnded& ended : world.all<ReclaimEnded>()) {
+    EXPECT_EQ(ended.how, ReclaimEnd::Applied);
+  }
+}
+
 TEST(WorkInFlight, MayTakeAsLongAsWorkOutlastsIfATurnIsShorter) {
   PolicyTimes times;
   times.shortest_quantum = 20 * ms;
@@ -122,6 +154,23 @@ TEST(WorkInFlight, MayTakeAsLongAsWorkOutlastsIfATurnIsShorter) {
   ASSERT_TRUE(world.lease(holder, 60));
   world.ask(world.come(), 60);
   EXPECT_EQ(world.request(holder).work_within, 100 * ms);
+}
+
+// The last turn says little about a group that had little memory to get back then.
+TEST(WorkInFlight, MayTakeLongerOnceItsGroupHasGrown) {
+  PolicyWorld world;
+  const ClientId first = world.come();
+  const ClientId grown = world.come();
+  ASSERT_TRUE(world.lease(first, 60));
+  world.ask(grown, 41);
+  world.after(ms);
+  world.apply(world.request(first));
+  ASSERT_TRUE(world.has_turn(grown));
+  ASSERT_TRUE(world.lease(grown, 50));
+  world.ask(first, 60);
+  world.after(PolicyTimes{}.shortest_quantum);
+  ASSERT_TRUE(world.has_turn(first));
+  EXPECT_EQ(world.request(grown).work_within, PolicyTimes{}.longest_quantum);
 }
 
 TEST(WorkInFlight, MayTakeNoLongerThanTheGuaranteeThatWaitsForIt) {

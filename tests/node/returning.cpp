@@ -88,6 +88,19 @@ TEST_F(TwoGroupsOnTwoCards, HaveTheirTurnWhereverTheirMemoryWasTaken) {
   EXPECT_EQ(world.policy.turns().turns().at(0).places, (std::set{card, other_card}));
 }
 
+TEST_F(TwoGroupsOnTwoCards, ComeBackInATurnOfTheirOwnAfterALatePause) {
+  const ReclaimRequested late = world.request(a1);
+  world.after(10 * ms);
+  world.apply(world.request(a0));
+  world.after(PolicyTimes{}.reclaim_within - 10 * ms);
+  ASSERT_TRUE(world.has_turn(b0));
+  ASSERT_TRUE(world.requests(a1).empty());
+  world.apply(late);
+  const RequestId early = world.ask(a1, 60, other_card);
+  EXPECT_FALSE(world.is_granted(early)) << "its kernels would spin for the other member";
+  EXPECT_EQ(world.refusal(early), nullptr);
+}
+
 TEST_F(TwoGroupsOnTwoCards, ComeBackAtOnceIfNobodyElseIsThere) {
   pause_a();
   world.tell(ClientLeft{b0});
