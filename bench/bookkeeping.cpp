@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures the host memory of our bookkeeping, as the heap counts it, with a million live
-// allocations on a hundred thousand chunks. Goals: 128 bytes per allocation, 256 per chunk. Fails
-// if it is more, so it is a test as well.
+// allocations on a hundred thousand chunks. Goals: 128 bytes per allocation, 256 per chunk, and 320
+// more per granule of addresses in stripes. Fails if it is more, so it is a test as well.
 #include <malloc.h>
 
 #include <cstdio>
@@ -16,12 +16,13 @@ namespace {
 
 constexpr std::size_t chunks = 100'000;
 constexpr Size memory = 256 * GiB;
-// Allowed bytes per live allocation and per chunk.
+// Allowed bytes per live allocation, per chunk, and per granule of addresses in stripes.
 struct Goal {
   double a_block;
   double a_chunk;
+  double more_a_granule;
 };
-constexpr Goal goal{128, 256};
+constexpr Goal goal{128, 256, 320};
 
 bool keeps_to_its_goals = true;
 
@@ -62,17 +63,26 @@ struct Ground {
 };
 
 struct ArenaGround : Ground {
-  explicit ArenaGround(Size) {
+  explicit ArenaGround(Size, bool spreads = false) {
     ArenaSettings settings;
     settings.reserve = 2 * memory;
     settings.access = AccessSet::of(0);
     settings.device_memory = memory;
     settings.chunks.largest = usual_granule;
+    settings.spreads = spreads;
     arena = need_ok(Arena::create(silent_driver(), store, order, settings), "an arena");
   }
-  void block(Size size) { add(*need_ok(arena->allocate(size, 1), "allocate")); }
+  void block(Size size) {
+    Allocation& block = *need_ok(arena->allocate(size, 1), "allocate");
+    first = std::min(first, block.address());
+    last = std::max(last, block.address());
+    add(block);
+  }
+  std::size_t granules() const { return (last - first) / usual_granule + 1; }
   std::size_t held() const { return arena->counters().mapped_chunks; }
   std::unique_ptr<Arena> arena;
+  CUdeviceptr first = ~CUdeviceptr{0};
+  CUdeviceptr last = 0;
 };
 
 struct WindowGround : Ground {
@@ -135,6 +145,30 @@ void Blocking(benchmark::State& state) {
                                  usual_granule / 4 * 3,
                                  sizeof(WindowBlock) + place_in_the_map + place_in_the_chunk));
 }
+
+// What a granule of addresses takes more if small blocks are laid out in stripes.
+void Striped(benchmark::State& state) {
+  for ([[maybe_unused]] auto _ : state) {
+    constexpr std::size_t blocks = 1'000'000;
+    constexpr Size size = usual_granule / 32;
+    const auto held = [&](bool spreads, std::size_t& granules) {
+      const double before = heap();
+      ArenaGround ground{0, spreads};
+      for (std::size_t i = 0; i < blocks; ++i) ground.block(size);
+      granules = ground.granules();
+      return heap() - before;
+    };
+    std::size_t packed_granules = 0;
+    std::size_t granules = 0;
+    const double packed = held(false, packed_granules);
+    const double more = (held(true, granules) - packed) / static_cast<double>(granules);
+    state.counters["granules"] = static_cast<double>(granules);
+    state.counters["granules_if_packed"] = static_cast<double>(packed_granules);
+    state.counters["bytes_more_a_granule"] = more;
+    keeps_to_its_goals &= more <= goal.more_a_granule;
+  }
+}
+BENCHMARK(Striped)->Iterations(1)->Unit(benchmark::kMillisecond);
 BENCHMARK(StreamOrdered)->Iterations(1)->Unit(benchmark::kMillisecond);
 BENCHMARK(Blocking)->Iterations(1)->Unit(benchmark::kMillisecond);
 
