@@ -259,7 +259,6 @@ void TimeLease::look_at_board() {
     return node::grant_in(words.grant.load(std::memory_order_acquire)) != TimeGrant::Open;
   });
   if (competes == counts()) return;
-  if (competes) has_counted_.store(true);
   counts_.store(competes);
   if (competes) {
     dependencies_.watch.begin(*this, Effect::Submits);

@@ -44,8 +44,6 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
   // not use the device; work behind it is in flight until it has really ended.
   void may_hold(StreamName stream);
 
-  // Whether there may be events of this object's in contexts.
-  bool has_counted() const { return has_counted_.load(std::memory_order_acquire); }
   // Call before the driver destroys the context: its events are not queried again.
   void context_ends(CUcontext context);
   // Once all work has ended: the thread makes no driver call until there is work again.
@@ -138,7 +136,6 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
   lease::Leases* leases_ = nullptr;  // set, with grants_, before the thread starts
   lease::Grants* grants_ = nullptr;
   std::atomic<bool> counts_{false};
-  std::atomic<bool> has_counted_{false};  // ever
   std::atomic<bool> stays_out_{false};
   std::atomic<bool> is_looking_{false};
   std::atomic<std::uint64_t> natively_until_{0};

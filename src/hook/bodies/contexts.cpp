@@ -84,7 +84,7 @@ template <Call call>
 CUresult end_primary(const Forward<call>& forward, CUdevice device, bool always) {
   Engine& engine = forward.engine();
   const bool matters = engine.serving() != nullptr || engine.scheduling().parts() != nullptr ||
-                       engine.time_lease().has_counted() || engine.captures().any();
+                       engine.captures().any();
   if (!matters) return forward(device);
   const Driver& driver = engine.driver();
   return end_by(forward, primary_context(driver, device), device, [&](CUresult answer) {
