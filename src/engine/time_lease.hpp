@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <vector>
 
 #include "engine/watch.hpp"
 #include "engine/yielding.hpp"
@@ -44,8 +45,7 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
   // not use the device; work behind it is in flight until it has really ended.
   void may_hold(StreamName stream);
 
-  // Call before the driver destroys the context: its events are not queried again.
-  void context_ends(CUcontext context);
+  class Ending;
   // Once all work has ended: the thread makes no driver call until there is work again.
   void forget_ended_work();
   // For the end of the process: no call waits any longer, and the thread stays out of the driver.
@@ -123,7 +123,9 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
   CUevent mark(const Stream& stream);
   void look_at_flights(OfDevice& device, std::uint64_t now);
   bool is_done(const Flight& flight);
+  bool is_ending(CUcontext context) const;
   void has_ended(OfDevice& device, const Flight& flight, std::uint64_t now);
+  void forget(CUcontext context);
   CUevent take_event(CUcontext context);
   void give_back(CUcontext context, CUevent event);
 
@@ -148,6 +150,26 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
   };
   std::array<Spare, most_spare> spare_{};
   std::size_t spare_count_ = 0;
+  std::vector<CUcontext> ending_;
+};
+
+// A driver call that may end a context. Construct it before the call: from then on the context's
+// events are not queried, and its work counts as in flight until the call is over.
+class TimeLease::Ending {
+ public:
+  // nullptr: no context.
+  Ending(TimeLease& lease, CUcontext context);
+  // If is_over() was not called, the context stays.
+  ~Ending();
+  Ending(const Ending&) = delete;
+  Ending& operator=(const Ending&) = delete;
+
+  // The context has ended, and its events with it.
+  void is_over();
+
+ private:
+  TimeLease& lease_;
+  const CUcontext context_;
 };
 
 }  // namespace cuvmm

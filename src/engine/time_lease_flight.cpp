@@ -144,6 +144,7 @@ TimeLease::Stream* TimeLease::find(OfDevice& device, const Stream& stream) {
 }
 
 bool TimeLease::is_done(const Flight& flight) {
+  if (is_ending(flight.of.context)) return false;
   if (flight.mark != nullptr) {
     return dependencies_.driver.cuEventQuery(flight.mark) != CUDA_ERROR_NOT_READY;
   }
@@ -204,23 +205,48 @@ void TimeLease::has_ended(OfDevice& device, const Flight& flight, std::uint64_t 
   stream->last_mark_at = now;
 }
 
-// The context's events are destroyed with it.
-void TimeLease::context_ends(CUcontext context) {
-  const Holding holding{lock_};
-  const auto forget = [&](auto& all, std::size_t& count, auto context_of) {
-    std::size_t left = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      if (context_of(all[i]) != context) all[left++] = all[i];
-    }
-    count = left;
+bool TimeLease::is_ending(CUcontext context) const {
+  return std::find(ending_.begin(), ending_.end(), context) != ending_.end();
+}
+
+// The caller holds lock_.
+void TimeLease::forget(CUcontext context) {
+  const auto remove = [&](auto& all, std::size_t& count, auto in_context) {
+    const auto end = std::remove_if(all.begin(), all.begin() + count, in_context);
+    count = static_cast<std::size_t>(end - all.begin());
   };
   for (const auto& place : devices_) {
     OfDevice* const device = place.load();
     if (device == nullptr) continue;
-    forget(device->flights, device->flight_count, [](const Flight& one) { return one.of.context; });
-    forget(device->streams, device->stream_count, [](const Stream& one) { return one.context; });
+    const auto has_ended_with_it = [&](const Stream& stream) {
+      if (stream.context != context) return false;
+      device->in_flight_ns -= std::min(device->in_flight_ns, stream.estimate_ns);
+      return true;
+    };
+    remove(device->flights, device->flight_count,
+           [&](const Flight& flight) { return has_ended_with_it(flight.of); });
+    remove(device->streams, device->stream_count, has_ended_with_it);
   }
-  forget(spare_, spare_count_, [](const Spare& one) { return one.context; });
+  remove(spare_, spare_count_, [&](const Spare& spare) { return spare.context == context; });
+}
+
+TimeLease::Ending::Ending(TimeLease& lease, CUcontext context) : lease_(lease), context_(context) {
+  if (context_ == nullptr) return;
+  const Holding holding{lease_.lock_};
+  lease_.ending_.push_back(context_);
+}
+
+TimeLease::Ending::~Ending() {
+  if (context_ == nullptr) return;
+  const Holding holding{lease_.lock_};
+  auto& ending = lease_.ending_;
+  ending.erase(std::find(ending.begin(), ending.end(), context_));
+}
+
+void TimeLease::Ending::is_over() {
+  if (context_ == nullptr) return;
+  const Holding holding{lease_.lock_};
+  lease_.forget(context_);
 }
 
 }  // namespace cuvmm

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "hook_sim/on_primary_context.hpp"
+#include "support/driver_under_test.hpp"
 #include "support/time_board.hpp"
 
 namespace cuvmm::test {
@@ -64,6 +65,22 @@ class TimeSharing : public OnPrimaryContext {
   void SetUp() override {
     ASSERT_NO_FATAL_FAILURE(OnPrimaryContext::SetUp());
     if (Engine::get()->serving() == nullptr) GTEST_SKIP() << "nothing is served";
+    ASSERT_NO_FATAL_FAILURE(load());
+    decide(TimeGrant::None);
+    ASSERT_TRUE(comes_true([] { return Engine::get()->time_lease().counts(); }));
+    ASSERT_EQ(board().words().wants.load(), 0u);
+  }
+  void TearDown() override {
+    if (IsSkipped()) return OnPrimaryContext::TearDown();
+    decide(TimeGrant::Open);
+    EXPECT_DONE(through_door<Call::cuCtxSynchronize>());
+    EXPECT_TRUE(comes_true([] { return !Engine::get()->time_lease().counts(); }));
+    EXPECT_TRUE(comes_true([] { return board().words().wants.load() == 0; }));
+    OnPrimaryContext::TearDown();
+  }
+
+  // Makes what the calls need, in the current context.
+  void load() {
     CUmodule module = nullptr;
     const void* const image = ptx;
     ASSERT_DONE(through_door<Call::cuModuleLoadData>(&module, image));
@@ -80,17 +97,6 @@ class TimeSharing : public OnPrimaryContext {
     std::fill_n(pinned, size, '\0');
     ASSERT_DONE(through_door<Call::cuMemHostGetDevicePointer_v2>(&word, host, 0u));
     make_graph();
-    decide(TimeGrant::None);
-    ASSERT_TRUE(comes_true([] { return Engine::get()->time_lease().counts(); }));
-    ASSERT_EQ(board().words().wants.load(), 0u);
-  }
-  void TearDown() override {
-    if (IsSkipped()) return OnPrimaryContext::TearDown();
-    decide(TimeGrant::Open);
-    EXPECT_DONE(through_door<Call::cuCtxSynchronize>());
-    EXPECT_TRUE(comes_true([] { return !Engine::get()->time_lease().counts(); }));
-    EXPECT_TRUE(comes_true([] { return board().words().wants.load() == 0; }));
-    OnPrimaryContext::TearDown();
   }
 
   static BoardFile& board() { return the_board(); }
@@ -317,7 +323,7 @@ const Work holding[] = {
      }},
 };
 
-class WorkOnAHeldStream : public TimeSharing, public ::testing::WithParamInterface<Work> {
+class AfterShortKernels : public TimeSharing {
  protected:
   void SetUp() override {
     ASSERT_NO_FATAL_FAILURE(TimeSharing::SetUp());
@@ -336,6 +342,8 @@ class WorkOnAHeldStream : public TimeSharing, public ::testing::WithParamInterfa
   }
 };
 
+class WorkOnAHeldStream : public AfterShortKernels, public ::testing::WithParamInterface<Work> {};
+
 TEST_P(WorkOnAHeldStream, IsInFlightUntilItHasEnded) {
   EXPECT_DONE(GetParam().call(*this));
   EXPECT_DONE(launch_on(stream));
@@ -348,6 +356,55 @@ TEST_P(WorkOnAHeldStream, IsInFlightUntilItHasEnded) {
 
 INSTANTIATE_TEST_SUITE_P(All, WorkOnAHeldStream, ::testing::ValuesIn(holding),
                          [](const auto& work) { return work.param.name; });
+
+// Retains the primary context once more and releases it again.
+void release_one_of_several() {
+  CUcontext context = nullptr;
+  EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxRetain>(&context, 0));
+  EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxRelease_v2>(0));
+}
+
+using ReleaseOfAPrimaryContextInUse = AfterShortKernels;
+
+TEST_F(ReleaseOfAPrimaryContextInUse, LeavesItsWorkInFlight) {
+  EXPECT_DONE(run_stuck_function(*this, stream));
+  EXPECT_DONE(launch_on(stream));
+  release_one_of_several();
+  decide(TimeGrant::None);
+  EXPECT_FALSE(drains_within(50)) << "another process would get the grant";
+  may_end = true;
+  EXPECT_TRUE(drains_within(5000));
+}
+
+TEST_F(ReleaseOfAPrimaryContextInUse, KeepsItsEvents) {
+  const CUhostFn nothing = [](void* /*data*/) {};
+  const std::uint64_t before = sim()->calls("cuEventCreate");
+  constexpr int rounds = 20;
+  for (int i = 0; i < rounds; ++i) {
+    EXPECT_DONE(through_door<Call::cuLaunchHostFunc>(stream, nothing, static_cast<void*>(nullptr)));
+    EXPECT_DONE(launch_on(stream));
+    EXPECT_DONE(through_door<Call::cuStreamSynchronize>(stream));
+    Engine::get()->time_lease().forget_ended_work();
+    release_one_of_several();
+  }
+  EXPECT_LT(sim()->calls("cuEventCreate") - before, rounds / 2u);
+}
+
+using PrimaryContextThatEnds = AfterShortKernels;
+
+// Events of the old context must not serve the new one, whose work would not be in flight.
+TEST_F(PrimaryContextThatEnds, TakesItsEventsAlong) {
+  EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0));
+  EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxRetain>(&context_, 0));
+  EXPECT_DONE(through_door<Call::cuCtxSetCurrent>(context_));
+  load();
+  EXPECT_DONE(run_stuck_function(*this, stream));
+  EXPECT_DONE(launch_on(stream));
+  decide(TimeGrant::None);
+  EXPECT_FALSE(drains_within(50)) << "another process would get the grant";
+  may_end = true;
+  EXPECT_TRUE(drains_within(5000));
+}
 
 }  // namespace
 }  // namespace cuvmm::test

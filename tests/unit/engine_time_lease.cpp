@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "driver/current_context.hpp"
 #include "engine/yielding.hpp"
 #include "support/time_board.hpp"
 #include "trace/writer.hpp"
@@ -130,7 +131,9 @@ class StuckStream {
   ~StuckStream() {
     let_end();
     EXPECT_CUDA(driver_.cuStreamSynchronize(stream_));
-    lease_.context_ends(context_.get());
+    TimeLease::Ending ending{lease_, context_.get()};
+    EXPECT_CUDA(context_.destroy());
+    ending.is_over();
   }
   StuckStream(const StuckStream&) = delete;
   StuckStream& operator=(const StuckStream&) = delete;
@@ -203,6 +206,38 @@ TEST_F(TimeLeaseBehindAHostFunction, DoesNotCountIfThereIsNone) {
   program_->lease.may_hold(stream.name());
   program_->revoke();
   EXPECT_TRUE(drains_within(5'000'000'000)) << "the device is free";
+}
+
+// The driver waits for the work, and only then ends the context.
+TEST_F(TimeLeaseBehindAHostFunction, IsInFlightWhileItsContextEnds) {
+  StuckStream stream{driver(), program_->lease};
+  program_->lease.may_hold(stream.name());
+  program_->lease.submitted(Call::cuLaunchKernel, stream.name(), kind);
+  {
+    const TimeLease::Ending ending{program_->lease, current_context(driver())};
+    program_->revoke();
+    EXPECT_FALSE(drains_within(50'000'000)) << "another process would get the grant";
+  }
+  EXPECT_FALSE(program_->mine.is_drained()) << "the context has stayed";
+  stream.let_end();
+  EXPECT_TRUE(drains_within(5'000'000'000));
+}
+
+TEST_F(TimeLeaseBehindAHostFunction, IsForgottenWithItsContext) {
+  program_->mine.words().window.store(10'000);
+  {
+    StuckStream stream{driver(), program_->lease};
+    teach(stream.beside());
+    for (std::uint64_t i = 1; i <= 100; ++i) {
+      program_->lease.submitted(Call::cuLaunchKernel, stream.name(), kind + i);
+    }
+  }
+  const StuckStream other{driver(), program_->lease};
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    program_->lease.may_hold(other.name());
+    program_->lease.submitted(Call::cuLaunchKernel, other.name(), kind);
+  }
+  EXPECT_LT(std::min(wait_of_a_launch(), wait_of_a_launch()), 4'000'000u) << "the window has room";
 }
 
 // The host function may wait for the very launch that waits for room.

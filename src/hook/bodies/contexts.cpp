@@ -35,8 +35,8 @@ CUresult end_by(const Forward<call>& forward, CUcontext context, Argument argume
                 IsOver is_over) {
   Engine& engine = forward.engine();
   engine.scheduling().context_ends(context);
-  engine.time_lease().context_ends(context);
   const EndingContexts::Ending ending{engine.ending_contexts(), context};
+  TimeLease::Ending device_time{engine.time_lease(), context};
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) {
     engine.scheduling().context_stays(context);
     return refused;
@@ -47,6 +47,7 @@ CUresult end_by(const Forward<call>& forward, CUcontext context, Argument argume
   const CUresult answer = forward.announced(argument);
   if (is_over(answer)) {
     captures.is_over();
+    device_time.is_over();
     end(forward, context);
     return answer;
   }
