@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/log_rarely.hpp"
 #include "base/start_thread.hpp"
@@ -180,6 +181,10 @@ void TimeLease::wait_to_launch(OfDevice& device, Call call) {
   device.waiting.fetch_add(1);
   const std::uint64_t asked_at = now_ns();
   std::uint64_t waits_for_grant_since = 0;
+  const auto grant_wait_ends = [&] {
+    const std::uint64_t since = std::exchange(waits_for_grant_since, 0);
+    if (since != 0) record_grant_wait(device.ordinal, call, since);
+  };
   const ShortSleep short_sleep;
   // A pause of the process waits for this call, so the call stops waiting when a pause begins.
   const auto may_wait = [&] {
@@ -189,7 +194,11 @@ void TimeLease::wait_to_launch(OfDevice& device, Call call) {
     const Obstacle obstacle = obstacle_to_launch(device);
     if (obstacle == Obstacle::None) break;
     const std::uint64_t now = now_ns();
-    if (obstacle != Obstacle::Window && waits_for_grant_since == 0) waits_for_grant_since = now;
+    if (obstacle == Obstacle::Window) {
+      grant_wait_ends();
+    } else if (waits_for_grant_since == 0) {
+      waits_for_grant_since = now;
+    }
     const std::uint32_t word = device.words->grant.load(std::memory_order_acquire);
     if (node::grant_in(word) == TimeGrant::None) {
       const std::uint64_t beat = grants_->board()->beat_ns.load(std::memory_order_relaxed);
@@ -217,7 +226,7 @@ void TimeLease::wait_to_launch(OfDevice& device, Call call) {
     short_sleep.sleep();
   }
   device.waiting.fetch_sub(1);
-  if (waits_for_grant_since != 0) record_grant_wait(device.ordinal, call, waits_for_grant_since);
+  grant_wait_ends();
 }
 
 void TimeLease::suspend_sharing(const char* why) {

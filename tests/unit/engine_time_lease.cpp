@@ -302,6 +302,29 @@ TEST_F(TimeLeaseTrace, HasTheWaitForTheForeground) {
   EXPECT_GE(waits[0].other, Yielding::longest_ns / 2);
 }
 
+TEST_F(TimeLeaseTrace, LeavesOutTheWaitForRoomAfterTheGrant) {
+  StuckStream stream{driver(), program_->lease};
+  program_->mine.words().window.store(1'000'000);
+  for (std::uint64_t kind : {1, 2}) {  // unknown work fills the window
+    program_->lease.submitted(Call::cuLaunchKernel, stream.name(), kind);
+  }
+  program_->revoke();
+  std::uint64_t took = 0;
+  const auto waits = waits_during([&] {
+    std::thread service{[&] {
+      ::usleep(10'000);
+      program_->hold();
+      ::usleep(300'000);
+      stream.let_end();
+    }};
+    took = wait_of_a_launch();
+    service.join();
+  });
+  EXPECT_GT(took, 300'000'000u);
+  ASSERT_EQ(waits.size(), 1u);
+  EXPECT_LT(waits[0].other, 200'000'000u);
+}
+
 TEST_F(TimeLeaseTrace, HasNoWaitOfAProcessWithAGrant) {
   const StuckStream stream{driver(), program_->lease};
   program_->mine.words().window.store(1);
