@@ -61,6 +61,7 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
     std::uint64_t estimate_ns = 0;
     std::uint64_t kind = 0;  // shared by all operations; 0 if they differ
     bool may_be_held = false;
+    std::uint32_t holds_seen = 0;  // on the other side of the legacy barrier
     std::uint64_t began_at = 0;
     CUevent last_mark = nullptr;  // the last that completed
     std::uint64_t last_mark_at = 0;
@@ -77,7 +78,6 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
   };
   static constexpr std::size_t most_streams = 16;
   static constexpr std::size_t most_flights = 64;
-  static constexpr std::size_t most_spare = 64;
   // What keeps a call from giving the device work.
   enum class Obstacle : std::uint8_t {
     None,
@@ -95,6 +95,11 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
     Estimates estimates;
     std::array<Stream, most_streams> streams;
     std::size_t stream_count = 0;
+    std::size_t next_to_replace = 0;
+    bool others_may_be_held = false;  // streams that are not among them
+    // Calls that may have held a stream.
+    std::uint32_t holds_of_legacy_stream = 0;
+    std::uint32_t holds_of_other_streams = 0;
     std::array<Flight, most_flights> flights;  // in submission order
     std::size_t flight_count = 0;
     std::uint64_t admitted_at = 0;   // when a call that has not been submitted yet was admitted
@@ -119,7 +124,8 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
 
   static Stream named(CUcontext context, StreamName stream);
   static Stream* find(OfDevice& device, const Stream& stream);
-  static Stream& find_or_add(OfDevice& device, const Stream& stream);
+  Stream& find_or_add(OfDevice& device, const Stream& stream);
+  void note_holds_across_barrier(const OfDevice& device, Stream& stream) const;
   CUevent mark(const Stream& stream);
   void look_at_flights(OfDevice& device, std::uint64_t now);
   bool is_done(const Flight& flight);
@@ -148,8 +154,7 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
     CUcontext context;
     CUevent event;
   };
-  std::array<Spare, most_spare> spare_{};
-  std::size_t spare_count_ = 0;
+  std::vector<Spare> spare_;
   std::vector<CUcontext> ending_;
 };
 

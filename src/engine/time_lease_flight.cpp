@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "driver/current_context.hpp"
 #include "engine/device_work.hpp"
@@ -37,6 +38,7 @@ void TimeLease::submitted(Call call, StreamName stream, std::uint64_t kind) {
     device->admitted_at = 0;
     if (has_ended) return;
     Stream& known = find_or_add(*device, named(context, stream));
+    note_holds_across_barrier(*device, known);
     const std::uint64_t now = now_ns();
     const bool is_known = device->estimates.knows(kind);
     // Unknown work may be long, so it fills the window.
@@ -81,6 +83,16 @@ void TimeLease::may_hold(StreamName stream) {
   if (device == nullptr || context == nullptr) return;
   const Holding holding{lock_};
   find_or_add(*device, named(context, stream)).may_be_held = true;
+  ++(stream.is_legacy() ? device->holds_of_legacy_stream : device->holds_of_other_streams);
+}
+
+// The legacy stream waits for the work of blocking streams, and they wait for its work. The streams
+// of other contexts and non-blocking ones only get a mark that they do not need.
+void TimeLease::note_holds_across_barrier(const OfDevice& device, Stream& stream) const {
+  if (!dependencies_.legacy.has_blocking_streams()) return;
+  const std::uint32_t holds = stream.handle == CU_STREAM_LEGACY ? device.holds_of_other_streams
+                                                                : device.holds_of_legacy_stream;
+  if (std::exchange(stream.holds_seen, holds) != holds) stream.may_be_held = true;
 }
 
 // Returns nullptr if no mark is possible. On a legacy stream that orders others, an event would be
@@ -101,10 +113,11 @@ CUevent TimeLease::mark(const Stream& stream) {
 CUevent TimeLease::take_event(CUcontext context) {
   {
     const Holding holding{lock_};
-    for (std::size_t i = 0; i < spare_count_; ++i) {
-      if (spare_[i].context != context) continue;
-      const CUevent event = spare_[i].event;
-      spare_[i] = spare_[--spare_count_];
+    for (Spare& spare : spare_) {
+      if (spare.context != context) continue;
+      const CUevent event = spare.event;
+      spare = spare_.back();
+      spare_.pop_back();
       return event;
     }
   }
@@ -115,12 +128,7 @@ CUevent TimeLease::take_event(CUcontext context) {
 
 // The caller holds lock_.
 void TimeLease::give_back(CUcontext context, CUevent event) {
-  if (event == nullptr) return;
-  if (spare_count_ < most_spare) {
-    spare_[spare_count_++] = {context, event};
-  } else {
-    dependencies_.driver.cuEventDestroy(event);
-  }
+  if (event != nullptr) spare_.push_back({context, event});
 }
 
 TimeLease::Stream TimeLease::named(CUcontext context, StreamName stream) {
@@ -129,11 +137,20 @@ TimeLease::Stream TimeLease::named(CUcontext context, StreamName stream) {
           .thread = stream.is_per_thread() ? ::pthread_self() : 0};
 }
 
+// The caller holds lock_. In a full table, the stream replaces another.
 TimeLease::Stream& TimeLease::find_or_add(OfDevice& device, const Stream& stream) {
   if (Stream* const known = find(device, stream)) return *known;
-  // When the table is full, start over: the most recent streams refill it.
-  if (device.stream_count == most_streams) device.stream_count = 0;
-  return device.streams[device.stream_count++] = stream;
+  const bool is_full = device.stream_count == most_streams;
+  Stream& place =
+      device.streams[is_full ? device.next_to_replace++ % most_streams : device.stream_count++];
+  if (is_full) {
+    device.others_may_be_held |= place.may_be_held;
+    device.in_flight_ns -= std::min(device.in_flight_ns, place.estimate_ns);
+    give_back(place.context, place.last_mark);
+  }
+  place = stream;
+  place.may_be_held = device.others_may_be_held;
+  return place;
 }
 
 TimeLease::Stream* TimeLease::find(OfDevice& device, const Stream& stream) {
@@ -211,7 +228,7 @@ bool TimeLease::is_ending(CUcontext context) const {
 
 // The caller holds lock_.
 void TimeLease::forget(CUcontext context) {
-  const auto remove = [&](auto& all, std::size_t& count, auto in_context) {
+  const auto remove = [](auto& all, std::size_t& count, auto in_context) {
     const auto end = std::remove_if(all.begin(), all.begin() + count, in_context);
     count = static_cast<std::size_t>(end - all.begin());
   };
@@ -227,7 +244,7 @@ void TimeLease::forget(CUcontext context) {
            [&](const Flight& flight) { return has_ended_with_it(flight.of); });
     remove(device->streams, device->stream_count, has_ended_with_it);
   }
-  remove(spare_, spare_count_, [&](const Spare& spare) { return spare.context == context; });
+  std::erase_if(spare_, [&](const Spare& spare) { return spare.context == context; });
 }
 
 TimeLease::Ending::Ending(TimeLease& lease, CUcontext context) : lease_(lease), context_(context) {

@@ -357,6 +357,36 @@ TEST_P(WorkOnAHeldStream, IsInFlightUntilItHasEnded) {
 INSTANTIATE_TEST_SUITE_P(All, WorkOnAHeldStream, ::testing::ValuesIn(holding),
                          [](const auto& work) { return work.param.name; });
 
+class WorkAcrossTheLegacyBarrier : public AfterShortKernels {
+ protected:
+  // Work of `stream` waits for earlier work of `held`.
+  void expect_in_flight(CUstream held, CUstream stream) {
+    EXPECT_DONE(run_stuck_function(*this, held));
+    EXPECT_DONE(launch_on(stream));
+    decide(TimeGrant::None);
+    EXPECT_FALSE(drains_within(50)) << "another process would get the grant";
+    may_end = true;
+    EXPECT_TRUE(drains_within(5000));
+  }
+  static CUstream blocking_stream() {
+    CUstream stream = nullptr;
+    EXPECT_DONE(through_door<Call::cuStreamCreate>(&stream, unsigned{CU_STREAM_DEFAULT}));
+    return stream;
+  }
+};
+
+TEST_F(WorkAcrossTheLegacyBarrier, IsInFlightWhileTheLegacyStreamIsHeld) {
+  expect_in_flight(CU_STREAM_LEGACY, blocking_stream());
+}
+
+TEST_F(WorkAcrossTheLegacyBarrier, IsInFlightWhileABlockingStreamIsHeld) {
+  expect_in_flight(blocking_stream(), CU_STREAM_LEGACY);
+}
+
+TEST_F(WorkAcrossTheLegacyBarrier, IsInFlightOnTheThreadsStreamToo) {
+  expect_in_flight(CU_STREAM_LEGACY, CU_STREAM_PER_THREAD);
+}
+
 // Retains the primary context once more and releases it again.
 void release_one_of_several() {
   CUcontext context = nullptr;

@@ -208,6 +208,46 @@ TEST_F(TimeLeaseBehindAHostFunction, DoesNotCountIfThereIsNone) {
   EXPECT_TRUE(drains_within(5'000'000'000)) << "the device is free";
 }
 
+// What a program needs to use more streams than the lease follows.
+std::vector<StreamName> many_streams(const Driver& driver) {
+  std::vector<StreamName> streams(20);
+  for (StreamName& stream : streams) {
+    EXPECT_CUDA(driver.cuStreamCreate(&stream.handle, CU_STREAM_NON_BLOCKING));
+  }
+  return streams;
+}
+
+TEST_F(TimeLeaseBehindAHostFunction, IsInFlightInAProgramWithManyStreamsToo) {
+  StuckStream stream{driver(), program_->lease};
+  teach(stream.beside());
+  program_->lease.may_hold(stream.name());
+  for (const StreamName other : many_streams(driver())) {
+    program_->lease.submitted(Call::cuLaunchKernel, other, kind);
+  }
+  program_->lease.submitted(Call::cuLaunchKernel, stream.name(), kind);
+  program_->revoke();
+  EXPECT_FALSE(drains_within(50'000'000)) << "another process would get the grant";
+  stream.let_end();
+  EXPECT_TRUE(drains_within(5'000'000'000));
+}
+
+TEST_F(TimeLeaseBehindAHostFunction, NeedsFewEventsForManyStreams) {
+  NEEDS_SIMULATED_DRIVER();
+  StuckStream here{driver(), program_->lease};
+  const std::vector<StreamName> streams = many_streams(driver());
+  const std::uint64_t before = sim()->calls("cuEventCreate");
+  for (int round = 0; round < 10; ++round) {
+    for (const StreamName stream : streams) {
+      program_->lease.may_hold(stream);
+      program_->lease.submitted(Call::cuLaunchKernel, stream, kind);
+    }
+    for (const StreamName stream : streams)
+      EXPECT_CUDA(driver().cuStreamSynchronize(stream.handle));
+    program_->lease.forget_ended_work();
+  }
+  EXPECT_LE(sim()->calls("cuEventCreate") - before, 3 * streams.size());
+}
+
 // The driver waits for the work, and only then ends the context.
 TEST_F(TimeLeaseBehindAHostFunction, IsInFlightWhileItsContextEnds) {
   StuckStream stream{driver(), program_->lease};
