@@ -30,6 +30,17 @@ class ArenaSharing : public ArenaTest {
     }
     return live;
   }
+  // Enough is free for a request of `lacking` quarters, but only four can be gained. The last two
+  // blocks are in the way.
+  static constexpr Size lacking = 6;
+  std::vector<Block*> given_shortfall() {
+    std::vector<Block*> live = given_quarters(4);
+    for (int i = 0; i < 2; ++i) live.push_back(&world().given_block(world().granule / 4));
+    return live;
+  }
+  bool ask(Size quarters) {
+    return world().arena().allocate(quarters * world().granule / 4, 1).ok();
+  }
   void expect_most_of_a_random_half(Size largest_chunk, Size percent);
   void expect_intact(const std::vector<Block*>& blocks) {
     for (const Block* block : blocks) world().expect_intact(*block);
@@ -88,6 +99,56 @@ TEST_F(ArenaSharing, PendingMemoryIsNotFree) {
   its.order.finish_all();
   its.given_block(its.granules(2), 2);
   EXPECT_EQ(its.arena().counters().compacted_granules, 2);
+}
+
+TEST_F(ArenaSharing, IsNotEstimatedAgainForTheSameRefusal) {
+  const auto live = given_shortfall();
+  EXPECT_FALSE(ask(lacking));
+  const std::uint64_t estimates = world().arena().counters().estimates;
+  EXPECT_GT(estimates, 0);
+  for (int i = 0; i < 10; ++i) EXPECT_FALSE(ask(lacking));
+  EXPECT_EQ(world().arena().counters().estimates, estimates);
+  EXPECT_TRUE(ask(4)) << "that says nothing of smaller requests";
+}
+
+TEST_F(ArenaSharing, IsEstimatedAgainOnceMemoryIsFreed) {
+  auto live = given_shortfall();
+  EXPECT_FALSE(ask(lacking));
+  for (int i = 0; i < 2; ++i) {
+    world().free_for_anyone(*live.back());
+    live.pop_back();
+  }
+  EXPECT_TRUE(ask(lacking));
+  expect_intact(live);
+}
+
+TEST_F(ArenaSharing, IsEstimatedAgainOnceWorkHasEnded) {
+  ArenaWorld& its = given({.limit_granules = 4, .wait = Duration{0}, .compacts = true});
+  its.order.let_waits_succeed(false);
+  its.order.keep_to_streams();
+  const auto quarters = its.given_blocks(16, its.granule / 4);
+  for (const std::size_t freed : {1, 2, 4, 7, 9, 10, 12, 15}) its.free(*quarters[freed]);
+  EXPECT_FALSE(its.arena().allocate(its.granules(2), 2).ok());
+  its.order.finish_all();
+  its.given_block(its.granules(2), 2);
+}
+
+TEST_F(ArenaSharing, IsEstimatedAgainOnceABlockIsUnpinned) {
+  const auto live = given_quarters(4);
+  world().arena().pin(*live[0], pin::sync_memops);
+  EXPECT_FALSE(ask(8));
+  live[0]->drop_pin(pin::sync_memops);
+  EXPECT_TRUE(ask(8));
+  expect_intact(live);
+}
+
+TEST_F(ArenaSharing, IsEstimatedAgainAfterAChangeOfAccess) {
+  const auto live = given_shortfall();
+  EXPECT_FALSE(ask(lacking));
+  const std::uint64_t estimates = world().arena().counters().estimates;
+  ASSERT_OK(world().arena().set_access(world().arena().access()));
+  EXPECT_FALSE(ask(lacking));
+  EXPECT_GT(world().arena().counters().estimates, estimates);
 }
 
 TEST_F(ArenaSharing, SharedMemoryIsAllocatedAndFreedAsAnyOther) {

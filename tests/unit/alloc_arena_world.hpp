@@ -27,6 +27,9 @@ class FakeOrder final : public StreamOrder {
   // Makes waits find the work complete, or else time out.
   void let_waits_succeed(bool succeed = true) { waits_succeed_ = succeed; }
 
+  // Leaves freed memory to its stream alone, like a pool without opportunistic reuse.
+  void keep_to_streams() { keeps_to_streams_ = true; }
+
   // The state on the device, whether the arena knows it or not.
   bool is_over(const FreeTicket& freed) const;
   int looks() const { return looks_; }
@@ -34,6 +37,9 @@ class FakeOrder final : public StreamOrder {
 
   bool is_before(const FreeTicket& freed, StreamId asker) const override;
   bool is_done(const FreeTicket& freed) const override;
+  bool is_free_for_anyone(const FreeTicket& freed) const override {
+    return keeps_to_streams_ ? freed.is_for_anyone() : is_done(freed);
+  }
   void look(StreamId stream) override;
   bool wait(const FreeTicket& freed, std::uint64_t until) override;
 
@@ -49,6 +55,7 @@ class FakeOrder final : public StreamOrder {
   std::map<StreamId, Ticks> streams_;
   std::map<std::pair<StreamId, StreamId>, std::uint64_t> ordered_;
   std::atomic<bool> waits_succeed_{true};
+  std::atomic<bool> keeps_to_streams_{false};
   std::atomic<int> looks_{0};
   std::atomic<int> waits_{0};
 };

@@ -106,6 +106,7 @@ Result<void> Arena::set_access(const AccessSet& access) {
   allow_run();
   TRY(plan.commit());
   state_.access = access;
+  state_.shortfall.reset();
   return {};
 }
 
@@ -174,6 +175,7 @@ ArenaCounters Arena::counters() const {
   counters.mapped_chunks = state_.mapping.chunk_count();
   counters.moved_chunks = state_.moved_chunks;
   counters.moved = state_.moved_bytes;
+  counters.estimates = state_.estimates;
   counters.compacted_granules = state_.compacted_granules;
   counters.compacted = state_.compacted_bytes;
   counters.waits = builder_.waits();
@@ -246,7 +248,7 @@ Size Arena::could_share(Size wanted) {
   const Holding holding{state_.lock};
   if (state_.is_away || state_.has_ended || !state_.torn.empty()) return 0;
   state_.look_at_pending(ArenaState::Taker::Others);
-  return state_.sharing().could_gain(state_.in_granules(wanted)) * state_.layout.unit();
+  return state_.could_gain(state_.in_granules(wanted)) * state_.layout.unit();
 }
 
 // From the store, which may call back, so not under the lock. A new one may take the memory of

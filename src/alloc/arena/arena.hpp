@@ -27,6 +27,7 @@ struct ArenaCounters {
   std::uint64_t mapped_chunks = 0;
   std::uint64_t moved_chunks = 0;  // so far
   Size moved = 0;
+  std::uint64_t estimates = 0;           // of what compaction could gain, so far
   std::uint64_t compacted_granules = 0;  // with live memory, given another chunk, so far
   Size compacted = 0;
   std::uint64_t waits = 0;    // of threads, for pending frees

@@ -224,6 +224,21 @@ Sharing ArenaState::sharing() {
                   .where = here}};
 }
 
+// A program may ask in vain again and again, and an estimate walks everything.
+Size ArenaState::could_gain(Size granules) {
+  const std::uint64_t changes = layout.free().changes();
+  const bool is_known =
+      shortfall && shortfall->free_changes == changes && granules >= shortfall->wanted;
+  if (is_known) return shortfall->could_gain;
+  ++estimates;
+  const Sharing::Estimate could = sharing().could_gain(granules);
+  // What stays may be free to move later, without a change here.
+  if (could.granules < granules && !could.some_stay) {
+    shortfall = {granules, could.granules, changes};
+  }
+  return could.granules;
+}
+
 Size ArenaState::end_unused_sharing() {
   if (layout.shadow_bytes() == 0) return 0;
   const Sharing::Ended ended = sharing().end_unused();

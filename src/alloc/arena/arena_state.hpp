@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "alloc/arena/allocation_span.hpp"
@@ -80,6 +81,8 @@ struct ArenaState {
   void find_free_for_others();
 
   Sharing sharing();
+  // How many of so many granules could be gained by sharing chunks. May be too many.
+  Size could_gain(Size granules);
   // Returns how many chunks have become wholly free.
   Size end_unused_sharing();
   Size end_unused_sharing_after_frees();  // since the last look; quick if there were none
@@ -133,6 +136,15 @@ struct ArenaState {
   bool has_ended = false;
   std::uint64_t moved_chunks = 0;
   Size moved_bytes = 0;
+  // The last estimate of what could be gained by sharing chunks that was too little. It holds until
+  // the free ranges or the access change, since nothing else makes room for live memory.
+  struct Shortfall {
+    Size wanted;  // in granules
+    Size could_gain;
+    std::uint64_t free_changes;
+  };
+  std::optional<Shortfall> shortfall;
+  std::uint64_t estimates = 0;
   std::uint64_t compacted_granules = 0;
   Size compacted_bytes = 0;
 

@@ -66,6 +66,7 @@ void FreeRanges::resize(Range& range, const Stretch& where) {
 }
 
 void FreeRanges::give_to(Range& range, const FreeTicket& ticket) {
+  ++changes_;
   leave(range);
   range.ticket = ticket;
   index_of(ticket.stream).add(range);

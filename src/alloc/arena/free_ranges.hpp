@@ -51,6 +51,8 @@ class FreeRanges {
   Size far_bytes() const { return far_bytes_; }  // of them
   std::size_t count() const { return count_; }
   Size largest() const;
+  // A number that changes with every change of the ranges, their owners or their residency.
+  std::uint64_t changes() const { return changes_; }
 
  private:
   // At most this many streams keep an index without ranges.
@@ -62,10 +64,12 @@ class FreeRanges {
   bool is_large(Size size) const { return size >= unit_; }
 
   void add_bytes(const Range& range) {
+    ++changes_;
     bytes_ += range.size();
     if (range.residency == Residency::Far) far_bytes_ += range.size();
   }
   void take_bytes(const Range& range) {
+    ++changes_;
     bytes_ -= range.size();
     if (range.residency == Residency::Far) far_bytes_ -= range.size();
   }
@@ -75,6 +79,7 @@ class FreeRanges {
   std::unordered_map<StreamId, std::unique_ptr<SizeIndex>> streams_;
   RangeList by_age_;
   std::uint64_t clock_ = 0;
+  std::uint64_t changes_ = 0;
   Size bytes_ = 0;
   Size far_bytes_ = 0;
   std::size_t count_ = 0;

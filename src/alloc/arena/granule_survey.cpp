@@ -108,6 +108,7 @@ GranuleSurvey GranuleSurvey::of(Layout& layout, const Mapping& mapping, const Wh
   const Size unit = layout.unit();
   mapping.for_each([&](const MappedChunk& mapped) {
     Seen here = look.look_at(mapped);
+    all.some_stay |= here.stays;
     if (mapped.chunk->size() == unit && !here.granules.empty()) {
       here.granules.front().window = windows.window_of(mapped.offset);
     }

@@ -35,6 +35,7 @@ struct GranuleSurvey {
   std::vector<Chunk> chunks;
   std::vector<Granule> granules;
   SharingPlan plan;
+  bool some_stay = false;  // chunks that are left out
   Size free_granules = 0;  // of large chunks in which something is live; for an estimate
 
   struct What {

@@ -25,7 +25,7 @@ void for_each_live_part(const Layout& layout, const GranuleSurvey::Place& place,
 
 }  // namespace
 
-Size Sharing::could_gain(Size granules) const {
+Sharing::Estimate Sharing::could_gain(Size granules) const {
   GranuleSurvey survey = GranuleSurvey::of(at_.layout, at_.mapping,
                                            {.where = at_.where,
                                             .access = at_.access,
@@ -33,17 +33,17 @@ Size Sharing::could_gain(Size granules) const {
                                             .rows = at_.rows,
                                             .as_if_small = true});
   Size gained = survey.free_granules;
-  if (gained >= granules) return gained;
+  if (gained >= granules) return {gained, survey.some_stay};
   // As Arena::share() goes on: what has moved leaves new room, and to consolidate takes longest.
   for (Consolidations consolidations;;) {
     const Size more = survey.plan.empty({.gain = granules - gained});
     gained += more;
     consolidations.note_gain(more);
-    if (gained >= granules) return gained;
+    if (gained >= granules) return {gained, survey.some_stay};
     survey.plan.settle();
     if (more != 0) continue;
-    if (!consolidations.is_worthwhile(granules - gained)) return gained;
-    if (survey.plan.consolidate() == 0) return gained;
+    if (!consolidations.is_worthwhile(granules - gained)) return {gained, survey.some_stay};
+    if (survey.plan.consolidate() == 0) return {gained, survey.some_stay};
     survey.plan.settle();
   }
 }

@@ -47,8 +47,12 @@ class Sharing {
   };
   explicit Sharing(const Place& place) : at_(place) {}
 
-  // How many of so many granules of memory could be gained. Changes nothing. May be too many.
-  Size could_gain(Size granules) const;
+  // How many of so many granules of memory could be gained, which may be too many. Changes nothing.
+  struct Estimate {
+    Size granules;
+    bool some_stay;  // for now: what is in use, pinned, shared with others, or away
+  };
+  Estimate could_gain(Size granules) const;
 
   enum class Aim : std::uint8_t {
     Gain,        // empties chunks
