@@ -189,9 +189,18 @@ class Outcome {
         warm_up_s_ == 0 || (seconds() >= warm_up_s_ && seconds() < warm_up_s_ + seconds_);
     if (!counts) return;
     launches_ += static_cast<std::uint64_t>(launches);
+    const auto second = static_cast<std::size_t>(seconds() - warm_up_s_);
+    if (second >= by_second_.size()) by_second_.resize(second + 1);
+    by_second_[second] += static_cast<std::uint64_t>(launches);
     latencies_us_.push_back(seconds_since(launched) * 1e6);
   }
   std::uint64_t launches() const { return launches_; }
+  // Of the whole seconds.
+  std::vector<std::uint64_t> launches_by_second() const {
+    std::vector<std::uint64_t> all = by_second_;
+    all.resize(static_cast<std::size_t>(seconds_));
+    return all;
+  }
   double percentile(double share) {
     if (latencies_us_.empty()) return 0;
     std::sort(latencies_us_.begin(), latencies_us_.end());
@@ -204,6 +213,7 @@ class Outcome {
   double seconds_;
   Clock::time_point began_ = Clock::now();
   std::uint64_t launches_ = 0;
+  std::vector<std::uint64_t> by_second_;
   std::vector<double> latencies_us_;
 };
 
@@ -262,14 +272,23 @@ int main(int count, char** words) {
     keep_busy(work, outcome);
   }
   const double seconds = settings.warm_up_s > 0 ? settings.seconds : outcome.seconds();
-  const std::uint64_t kernels = outcome.launches() * static_cast<std::uint64_t>(work.kernels());
+  const auto kernels_of = [&](std::uint64_t launches) {
+    return launches * static_cast<std::uint64_t>(work.kernels());
+  };
+  const std::uint64_t kernels = kernels_of(outcome.launches());
   const double device_seconds = static_cast<double>(kernels) * kernel_seconds;
+  std::string by_second;
+  for (const std::uint64_t launches : outcome.launches_by_second()) {
+    if (!by_second.empty()) by_second += ", ";
+    by_second += std::to_string(static_cast<double>(kernels_of(launches)) * kernel_seconds);
+  }
   const char* const form =
       settings.json ? "{\"kernels\": %llu, \"kernel_us\": %.1f, \"seconds\": %.3f, "
-                      "\"device_seconds\": %.3f, \"p50_us\": %.1f, \"p99_us\": %.1f}\n"
+                      "\"device_seconds\": %.3f, \"p50_us\": %.1f, \"p99_us\": %.1f, "
+                      "\"by_second\": [%s]}\n"
                     : "%llu kernels of %.1f us in %.3f s: device_seconds %.3f, p50 %.1f us, p99 "
                       "%.1f us\n";
   std::printf(form, static_cast<unsigned long long>(kernels), kernel_seconds * 1e6, seconds,
-              device_seconds, outcome.percentile(0.5), outcome.percentile(0.99));
+              device_seconds, outcome.percentile(0.5), outcome.percentile(0.99), by_second.c_str());
   return 0;
 }
