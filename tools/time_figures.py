@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures how two programs share a card under cuvmmd, compared with sharing it natively.
 
-    tools/time_figures.py BUILD [--details FILE] [--seconds N] [--sim]
+    tools/time_figures.py BUILD [--details FILE] [--seconds N] [--sim] [--only FIGURE]
 
 Prints a line per figure with its goal, and writes all of them as JSON. Where single runs differ too
 much, a figure is the median of several rounds, in which what is compared takes turns. Exits with 1
@@ -34,8 +34,9 @@ class Bench(card_bench.Bench):
     def service(self, policy):
         return card_bench.Service(self, "--time", policy)
 
-    # `programs`: (command, arguments of cuvmm run) for each. Native without a service.
-    def run(self, programs, service=None):
+    # Starts programs, given as (command, arguments of cuvmm run), and returns their processes once
+    # they are ready. Native without a service.
+    def start(self, programs, service=None):
         running = []
         for index, (words, terms) in enumerate(programs):
             command = [*words, "--warm-up", f"{self.seconds / 5}s", "--seconds", str(self.seconds)]
@@ -49,26 +50,26 @@ class Bench(card_bench.Bench):
             # The next program starts when this one has measured its kernel on an idle card.
             if running[-1].stdout.readline() != "ready\n":
                 sys.exit(f"{command} does not get ready")
+        return running
+
+    # Lets them work side by side once, and returns what they say of it.
+    def work(self, running):
         for process in running:
             process.stdin.write("\n")
             process.stdin.flush()
-        results = []
-        for process in running:
-            output, _ = process.communicate(timeout=self.seconds * 10 + 60)
-            if process.returncode != 0:
-                sys.exit(f"{process.args} ends with {process.returncode}")
-            results.append(json.loads(output))
-        return results
+        return [json.loads(process.stdout.readline() or "null") for process in running]
 
-    # Runs the foreground alone, beside the background natively, and under priority, in turns.
-    # Returns the results of each round: (alone, natively, under priority).
-    def compared(self, rounds, front, back):
-        programs = [(front, ["--priority", "5"]), (back, ["--priority", "0"])]
-        for _ in range(1 if self.sim else rounds):
-            alone = self.run(programs[:1])[0]
-            native = self.run(programs)
-            with self.service("priority") as service:
-                yield alone, native, self.run(programs, service)
+    def end_all(self, running):
+        for process in running:
+            process.stdin.close()
+            if process.wait(timeout=60) != 0:
+                sys.exit(f"{process.args} ends with {process.returncode}")
+
+    def run(self, programs, service=None):
+        running = self.start(programs, service)
+        results = self.work(running)
+        self.end_all(running)
+        return results
 
     def note_median(self, what, values, goal=None, holds=lambda median: True):
         median = statistics.median(values)
@@ -76,14 +77,23 @@ class Bench(card_bench.Bench):
         self.figures[-1]["rounds"] = values
 
 
+def in_front_and_behind(front, back):
+    return [(front, ["--priority", "5"]), (back, ["--priority", "0"])]
+
+
 def show_priority(bench):
-    front = bench.busy("--kernel", "30us", "--every", "10ms", "--burst", "20")
+    programs = in_front_and_behind(
+        bench.busy("--kernel", "30us", "--every", "10ms", "--burst", "20"),
+        bench.busy("--kernel", "50us"))
     slower_natively, slower, kept = [], [], []
-    for alone, native, both in bench.compared(5, front, bench.busy("--kernel", "50us")):
+    for _ in range(1 if bench.sim else 5):
+        alone = bench.run(programs[:1])[0]
+        native = bench.run(programs)
+        with bench.service("priority") as service:
+            front, back = bench.run(programs, service)
         slower_natively.append(native[0]["p99_us"] / alone["p99_us"])
-        slower.append(both[0]["p99_us"] / alone["p99_us"])
-        left = both[1]["seconds"] - both[0]["device_seconds"]
-        kept.append(both[1]["device_seconds"] / left)
+        slower.append(front["p99_us"] / alone["p99_us"])
+        kept.append(back["device_seconds"] / (back["seconds"] - front["device_seconds"]))
     bench.note_median("foreground p99 beside the background, natively, x alone", slower_natively)
     bench.note_median("the same under priority", slower, "<= 1.3", lambda median: median <= 1.3)
     bench.note_median("background, of what the foreground leaves", kept, ">= 0.85",
@@ -93,19 +103,23 @@ def show_priority(bench):
 def show_torch(bench):
     if bench.sim or importlib.util.find_spec("torch") is None:
         return
-    serving, training = ([sys.executable, "-B", str(PROGRAMS), kind]
-                         for kind in ("serving", "training"))
-    steps = bench.run([(training, [])])[0]["steps_per_second"]
-    slower_natively, slower, kept_natively, kept = [], [], [], []
-    for alone, native, both in bench.compared(3, serving, training):
-        slower_natively.append(native[0]["p99_us"] / alone["p99_us"])
-        slower.append(both[0]["p99_us"] / alone["p99_us"])
-        kept_natively.append(native[1]["steps_per_second"] / steps)
-        kept.append(both[1]["steps_per_second"] / steps)
-    bench.note_median("PyTorch serving p99 beside training, natively, x alone", slower_natively)
-    bench.note_median("the same under priority", slower)
-    bench.note_median("training beside serving, natively, x alone", kept_natively)
-    bench.note_median("the same under priority", kept)
+    programs = in_front_and_behind(*([sys.executable, "-B", str(PROGRAMS), kind]
+                                     for kind in ("serving", "training")))
+    native = bench.start(programs)
+    with bench.service("priority") as service:
+        shared = bench.start(programs, service)
+        rounds = []
+        for _ in range(5):
+            alone = [bench.work([one])[0] for one in native]
+            rounds.append((alone, bench.work(native), bench.work(shared)))
+        bench.end_all(shared)
+    bench.end_all(native)
+    for name, index, what in (("PyTorch serving p50", 0, "p50_us"),
+                              ("PyTorch serving p99", 0, "p99_us"),
+                              ("PyTorch training's steps", 1, "steps_per_second")):
+        for how, number in (("natively", 1), ("under priority", 2)):
+            bench.note_median(f"{name} beside the other, {how}, x alone",
+                              [one[number][index][what] / one[0][index][what] for one in rounds])
 
 
 def show_shares(bench):
@@ -143,17 +157,23 @@ def show_alone(bench):
                       lambda median: median >= 0.98)
 
 
+FIGURES = {"priority": show_priority, "torch": show_torch, "shares": show_shares, "cap": show_cap,
+           "alone": show_alone}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("build")
     parser.add_argument("--details")
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--sim", action="store_true")
+    parser.add_argument("--only", choices=FIGURES, action="append", default=[])
     asked = parser.parse_args()
     bench = Bench(asked.build, asked.seconds, asked.sim)
     try:
-        for show in (show_priority, show_torch, show_shares, show_cap, show_alone):
-            show(bench)
+        for name, show in FIGURES.items():
+            if name in asked.only or not asked.only:
+                show(bench)
     finally:
         bench.end(asked.details)
     return 1 if bench.missed else 0

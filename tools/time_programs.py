@@ -5,9 +5,9 @@
     time_programs.py serving|training [--seconds N] [--warm-up Ns]
 
 Serving answers a request of a small transformer every 20 ms; training steps a larger one without a
-pause. Each answers "ready", begins at the next line of input, and works for the warm-up before and
-after the time that counts, like examples/busy. It prints the percentiles of its answers' times, or
-its steps per second.
+pause. Each says "ready". At each further line of input it works for the warm-up before and after the
+time that counts, like examples/busy, and prints the percentiles of its answers' times, or its steps
+per second.
 """
 
 import argparse
@@ -96,8 +96,8 @@ def main():
     for _ in range(20):
         once()
     print("ready", flush=True)
-    sys.stdin.readline()
-    print(json.dumps(run(Clock(arguments.seconds, arguments.warm_up))))
+    for _ in sys.stdin:
+        print(json.dumps(run(Clock(arguments.seconds, arguments.warm_up))), flush=True)
 
 
 if __name__ == "__main__":
