@@ -31,7 +31,7 @@ constexpr std::uint64_t natively_for_ns = 10'000 * ms;
 constexpr std::uint64_t patience_ns = 5 * ms;
 constexpr std::uint32_t most_let_through = 1'024;
 constexpr std::uint32_t long_window_us = 1'000;
-constexpr std::uint64_t idle_after_ns = ms / 2;  // a program that waits for each kernel has gaps
+constexpr std::uint64_t idle_after_ns = node::wants_after_work * 1'000;
 constexpr std::uint64_t rest_ns = 1'000 * ms;
 constexpr std::uint64_t longest_look_ns = ms / 2;
 // The driver may take long to accept a launch, and a refused call is never seen again.

@@ -115,11 +115,16 @@ TimePolicy::Decisions TimePolicy::wants(ClientId client, PlaceId device, bool do
   // Also when it no longer wants the device, since it has used the device until now.
   member.wanted_at[device] = std::max<Microseconds>(now, 1);
   if (does) {
-    member.wants.insert(device);
-  } else {
-    member.wants.erase(device);
-    member.undrained.erase(device);
+    member.wants.try_emplace(device, now);
+    return decide(now);
   }
+  if (const auto wanted = member.wants.find(device); wanted != member.wants.end()) {
+    const Microseconds burst = now - std::min(now, wanted->second + wants_after_work);
+    const auto [usual, is_first] = member.usual_burst.try_emplace(device, burst);
+    if (!is_first) usual->second = (7 * usual->second + burst) / 8;
+    member.wants.erase(wanted);
+  }
+  member.undrained.erase(device);
   return decide(now);
 }
 
@@ -273,10 +278,24 @@ bool TimePolicy::is_free(const Party& party, PlaceId device) const {
   });
 }
 
-bool TimePolicy::is_below_others(const Party& party, PlaceId device) const {
-  return std::any_of(parties_.begin(), parties_.end(), [&](const auto& other) {
-    return other.second.priority > party.priority && uses_device(other.second, device);
-  });
+// Returns 0 if none of the device's parties has a higher priority. What is in flight delays their
+// bursts, so it must be short beside these; but a program that cannot queue its work ahead leaves
+// gaps on the device.
+Microseconds TimePolicy::window_below_others(const Party& party, PlaceId device) const {
+  std::optional<Microseconds> shortest_burst;
+  bool is_below = false;
+  for (const auto& [id, member] : clients_) {
+    const bool is_above = parties_.at(member.party).priority > party.priority;
+    if (!is_above || !member.wanted_at.contains(device)) continue;
+    is_below = true;
+    const auto burst = member.usual_burst.find(device);
+    if (burst == member.usual_burst.end()) continue;
+    shortest_burst = std::min(shortest_burst.value_or(burst->second), burst->second);
+  }
+  if (!is_below) return 0;
+  constexpr Microseconds step = 50;  // so that not every burst changes it
+  const Microseconds share = shortest_burst.value_or(0) / 8 / step * step;
+  return std::clamp(share, settings_.shortest_window, settings_.window);
 }
 
 // Under the Priority rule, such a party need not wait for a grant.
@@ -324,9 +343,10 @@ TimeDecision TimePolicy::desired(ClientId client, const Member& member, PlaceId 
   const bool holds = party.phase == Phase::Running && party.granted.contains(device);
   if (!stands && !holds) return wish;
   wish.grant = TimeGrant::Held;
-  const bool is_behind = settings_.rule == TimeRule::Priority && is_below_others(party, device);
-  wish.window = stands ? 0 : is_behind ? settings_.background_window : settings_.window;
-  wish.yields = is_behind && !party.goes_first;
+  const Microseconds below_others =
+      settings_.rule == TimeRule::Priority ? window_below_others(party, device) : 0;
+  wish.window = stands ? 0 : below_others != 0 ? below_others : settings_.window;
+  wish.yields = below_others != 0 && !party.goes_first;
   return wish;
 }
 

@@ -37,7 +37,7 @@ struct TimeSettings {
   Microseconds suspended_for = 10'000'000;
   Microseconds remembered = 10'000'000;  // how long a client competes after its last work
   Microseconds window = 1'000;           // device time that a holder may have in flight
-  Microseconds background_window = 100;  // the same, if others have a higher priority
+  Microseconds shortest_window = 100;    // the least, if others have a higher priority
   Microseconds suspended_window = 10'000;
   Microseconds cap_quantum = 5'000;
 };
@@ -57,6 +57,10 @@ struct TimeDecision {
 
   bool operator==(const TimeDecision&) const = default;
 };
+
+// A client still wants a device for so long after its last work, since a program that waits for
+// each kernel has gaps.
+constexpr Microseconds wants_after_work = 500;
 
 // A client's time so far.
 struct TimeUse {
@@ -118,7 +122,8 @@ class TimePolicy {
     std::string party;
     TimeTerms terms;
     std::map<PlaceId, Microseconds> wanted_at;  // when it last wanted each device it uses; 0: never
-    std::set<PlaceId> wants;
+    std::map<PlaceId, Microseconds> usual_burst;  // how long it has work for a device at a time
+    std::map<PlaceId, Microseconds> wants;        // since when
     std::set<PlaceId> undrained;
     Microseconds in_flight_until = 0;
     bool is_stopped = false;
@@ -162,7 +167,7 @@ class TimePolicy {
   bool competes(const Party& party, PlaceId device) const;
   bool is_free(const Party& party, PlaceId device) const;
   bool stands_above_all(const Party& party) const;
-  bool is_below_others(const Party& party, PlaceId device) const;
+  Microseconds window_below_others(const Party& party, PlaceId device) const;
   bool is_blocked_by_turn(const Party& party) const;
   TimeDecision desired(ClientId client, const Member& member, PlaceId device) const;
 

@@ -146,6 +146,51 @@ TEST(TimePriority, TheBackgroundLetsTheForegroundGoFirstUnlessItHasWaitedTooLong
   EXPECT_TRUE(policy.above(2, 0).empty()) << "it may have to wait itself";
 }
 
+// The window of the background after this many bursts of the foreground.
+Microseconds window_after(Microseconds burst, int bursts) {
+  TimePolicy policy{by(TimeRule::Priority)};
+  policy.came(1, {.priority = 5}, 1);
+  policy.came(2, {}, 1);
+  for (const ClientId id : {1, 2}) policy.uses(id, 0, 1);
+  policy.wants(2, 0, true, 1);
+  Microseconds window = 0;
+  for (Microseconds now = ms; bursts-- > 0; now += second) {
+    policy.wants(1, 0, true, now);
+    policy.drained(2, 0, now);
+    for (const TimeDecision& told : policy.wants(1, 0, false, now + burst + wants_after_work)) {
+      if (told.client == 2 && told.grant == TimeGrant::Held) window = told.window;
+    }
+  }
+  return window;
+}
+
+TEST(TimePriority, TheBackgroundHasAnEighthOfTheForegroundsBurstInFlight) {
+  EXPECT_EQ(window_after(600, 3), 100u);
+  EXPECT_EQ(window_after(4 * ms, 3), 500u);
+  EXPECT_EQ(window_after(100 * ms, 3), ms) << "no more than anybody else";
+}
+
+TEST(TimePriority, TheShortestBurstsOfAllAboveCount) {
+  TimePolicy policy{by(TimeRule::Priority)};
+  for (const ClientId id : {1, 2, 3}) {
+    policy.came(id, {.priority = id == 3 ? 0 : 5}, 1);
+    policy.uses(id, 0, 1);
+  }
+  policy.wants(3, 0, true, 1);
+  Microseconds window = 0;
+  const auto burst = [&](ClientId id, Microseconds begin, Microseconds length) {
+    policy.wants(id, 0, true, begin);
+    policy.drained(3, 0, begin);
+    for (const TimeDecision& told : policy.wants(id, 0, false, begin + length + wants_after_work)) {
+      if (told.client == 3 && told.grant == TimeGrant::Held) window = told.window;
+    }
+  };
+  burst(1, second, 8 * ms);
+  EXPECT_EQ(window, ms);
+  burst(2, 2 * second, 2 * ms);
+  EXPECT_EQ(window, 250u);
+}
+
 TEST(TimePriority, TheBackgroundIsNotStarvedByABusyForeground) {
   TimeWorld world{by(TimeRule::Priority)};
   const ClientId front = world.add({.terms = {.priority = 5}, .kernel = ms});
