@@ -88,6 +88,23 @@ thread.join()
         self.assertFalse([place for place in compiled[0]["places"] if "program.py" in place])
         self.assertTrue([place for place in compiled[0]["places"] if "python" in place.lower()])
 
+    def test_become_rarer_where_they_take_long(self):
+        # To ask Python for the stack takes little, but to find the line in a long function much.
+        trace, _ = self.traced(kind="CDLL", more="""
+import time
+lines = ["def deep(levels):"] + [" levels += 0"] * 3000 + [" return deep(levels - 1) if levels else work()"]
+def work():
+    for _ in range(300):
+        use_and_free()
+        time.sleep(0.0005)
+exec("\\n".join(lines))
+deep(60)
+""")
+        sampled = [one["samples"] for one in self.stacks(trace)
+                   if any("work (" in place for place in one["places"])]
+        self.assertEqual(len(sampled), 1)
+        self.assertLess(sampled[0], 240, "of 300")
+
     def test_survive_a_fork_and_allocations_at_exit(self):
         trace, _ = self.traced(more="""
 import atexit

@@ -2,7 +2,7 @@
 # Measures what call stacks cost a training step: the same training with a trace, without and with
 # --stacks, in turns. Exit status 1 if it is more than 2%.
 source tools/train.sh
-train_in_turns train_var 5 cuvmm-traced cuvmm-stacks
+train_in_turns train_var 3 cuvmm-traced cuvmm-stacks
 PYTHONPATH=tools python3 -B - "$train_lines" "$CUVMM_PART_DETAILS" <<'PYTHON' || status=1
 import json
 import statistics

@@ -14,4 +14,7 @@ StackTable* known_stacks();
 // The stack's number, after adding what is new of it to the trace.
 std::uint32_t number_in_trace(StackTable& table, std::span<const Frame> frames);
 
+// Call for all the time that a sample takes the program, including what is done later. Times in ns.
+void sample_took(std::uint64_t began, std::uint64_t ended);
+
 }  // namespace cuvmm::stacks

@@ -7,6 +7,7 @@
 #include <array>
 #include <utility>
 
+#include "base/clock.hpp"
 #include "trace/record_event.hpp"
 #include "trace/stacks/known_stacks.hpp"
 #include "trace/stacks/python_frames.hpp"
@@ -33,11 +34,13 @@ int tell(void*) {
   if (!is_main_thread()) return 0;
   StackTable* const table = std::exchange(late.table, nullptr);
   if (table == nullptr || table != known_stacks()) return 0;  // forked meanwhile
+  const std::uint64_t began = now_ns();
   std::array<Frame, most_frames> frames;
-  const std::size_t count = python_frames(frames);
-  if (count == 0) return 0;
-  const std::uint32_t stack = number_in_trace(*table, std::span{frames}.first(count));
-  CUVMM_TRACE(.event = TraceEvent::SampledAs, .detail = stack, .address = late.number);
+  if (const std::size_t count = python_frames(frames); count != 0) {
+    const std::uint32_t stack = number_in_trace(*table, std::span{frames}.first(count));
+    CUVMM_TRACE(.event = TraceEvent::SampledAs, .detail = stack, .address = late.number);
+  }
+  sample_took(began, now_ns());
   return 0;
 }
 

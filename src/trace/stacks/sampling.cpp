@@ -50,7 +50,7 @@ void take_sample(const TraceRecord& allocation) {
               .device = allocation.device, .call = allocation.call, .context = allocation.context,
               .detail = stack, .address = allocation.address, .size = allocation.size,
               .other = weight);
-  rate.spent(began, now_ns());
+  sample_took(began, now_ns());
 }
 
 }  // namespace
@@ -67,6 +67,10 @@ std::uint32_t stacks::number_in_trace(StackTable& known, std::span<const Frame> 
     writer->add(std::move(fresh));
   }
   return stack;
+}
+
+void stacks::sample_took(std::uint64_t began, std::uint64_t ended) {
+  rate.spent(began, ended);
 }
 
 void start_stack_samples(Size interval) {
