@@ -16,13 +16,12 @@ Result<Commitment> Budget::commit(Size size) {
                .available = available()};
 }
 
-bool LocalBudget::grant(Size size) {
+std::optional<Size> LocalBudget::hold(Size size, Size most) {
   Size held = held_.load(std::memory_order_relaxed);
   do {
-    const Size most = limit();
-    if (held > most || size > most - held) return false;
-  } while (!held_.compare_exchange_weak(held, held + size, std::memory_order_relaxed));
-  return true;
+    if (held > most || size > most - held) return {};
+  } while (!held_.compare_exchange_weak(held, held + size));
+  return held + size;
 }
 
 void LocalBudget::take_back(Size size) {

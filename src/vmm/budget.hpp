@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <utility>
 
 #include "base/size.hpp"
@@ -78,8 +79,11 @@ class LocalBudget : public Budget {
   Size available() const override;
 
  protected:
-  bool grant(Size size) override;
+  bool grant(Size size) override { return hold(size, limit()).has_value(); }
   void take_back(Size size) override;
+  Size held() const { return held_.load(); }
+  // Returns what is held then; nothing if that would exceed `most`.
+  std::optional<Size> hold(Size size, Size most);
 
  private:
   std::atomic<Size> limit_;

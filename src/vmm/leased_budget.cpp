@@ -5,57 +5,63 @@
 
 namespace cuvmm {
 
-bool LeasedBudget::take_from_lease(Size size) {
-  std::int64_t left = left_.load(std::memory_order_relaxed);
-  do {
-    if (left < signed_size(size)) return false;
-  } while (!left_.compare_exchange_weak(left, left - signed_size(size)));
-  return true;
-}
-
-bool LeasedBudget::grant(Size size) {
-  if (!LocalBudget::grant(size)) return false;
-  Lessor* const from = lessor();
-  if (from == nullptr) return true;
-  constexpr int most_tries = 4;  // other threads may take what was leased for this one
-  for (int tries = 0; tries < most_tries; ++tries) {
-    if (take_from_lease(size)) return true;
-    const Lessor::Extended extended = from->extend(*this, size);
-    if (extended == Lessor::Extended::No) break;
-    if (extended == Lessor::Extended::Yes) continue;
-    left_.fetch_sub(signed_size(size));  // the driver decides
-    return true;
-  }
-  LocalBudget::take_back(size);
+bool LeasedBudget::hold_leased(Size size) {
+  const std::optional<Size> held = hold(size, std::min(limit(), may_hold_.load()));
+  if (!held) return false;
+  if (*held <= may_hold_.load()) return true;
+  take_back(size);
   return false;
 }
 
-void LeasedBudget::take_back(Size size) {
-  LocalBudget::take_back(size);
-  if (lessor() != nullptr) left_.fetch_add(signed_size(size));
+bool LeasedBudget::grant(Size size) {
+  Lessor* const from = lessor();
+  if (from == nullptr) return LocalBudget::grant(size);
+  constexpr int most_tries = 4;  // other threads may take what was leased for this one
+  for (int tries = 0; tries < most_tries; ++tries) {
+    if (hold_leased(size)) return true;
+    if (available() < size) return false;
+    const Lessor::Extended extended = from->extend(*this, size);
+    if (extended == Lessor::Extended::No) return false;
+    // The driver decides.
+    if (extended == Lessor::Extended::NobodyLeases) return LocalBudget::grant(size);
+  }
+  return false;
+}
+
+// What may be held follows, so that the memory never counts as to spare.
+void LeasedBudget::note_native(Size size) {
+  LocalBudget::note_native(size);
+  may_hold_.fetch_add(size);
+}
+
+void LeasedBudget::forget_native(Size size) {
+  may_hold_.fetch_sub(size);
+  LocalBudget::forget_native(size);
 }
 
 Size LeasedBudget::surplus() const {
-  return static_cast<Size>(std::max<std::int64_t>(left_.load(std::memory_order_relaxed), 0));
+  const Size may = may_hold_.load();
+  const Size held = this->held();
+  return may > held ? may - held : 0;
 }
 
 Size LeasedBudget::take_surplus(Size most) {
-  std::int64_t left = left_.load(std::memory_order_relaxed);
-  std::int64_t taken = 0;
-  const std::int64_t bound = most > static_cast<Size>(INT64_MAX) ? INT64_MAX : signed_size(most);
-  do {
-    taken = std::clamp<std::int64_t>(left, 0, bound);
-  } while (!left_.compare_exchange_weak(left, left - taken));
-  leased_.fetch_sub(taken, std::memory_order_relaxed);
-  return static_cast<Size>(taken);
+  const Size taken = std::min(most, surplus());
+  const Size may = may_hold_.fetch_sub(taken) - taken;
+  const Size held = this->held();
+  const Size kept = std::min(taken, held > may ? held - may : 0);  // committed meanwhile
+  may_hold_.fetch_add(kept);
+  leased_.fetch_sub(taken - kept, std::memory_order_relaxed);
+  return taken - kept;
 }
 
-// Changes both counters only by the value read, so commitments made meanwhile count the next time.
 Size LeasedBudget::lease_what_is_held() {
-  const std::int64_t left = left_.load();
-  left_.fetch_sub(left);
-  const std::int64_t held = leased_.fetch_sub(left) - left;
-  return static_cast<Size>(std::max<std::int64_t>(held, 0));
+  take_surplus(unlimited);
+  // More may be held than leased if the lessor was absent for a time.
+  const Size may = may_hold_.load();
+  const Size held = this->held();
+  if (held > may) add_lease(held - may);
+  return leased_.load(std::memory_order_relaxed);
 }
 
 }  // namespace cuvmm

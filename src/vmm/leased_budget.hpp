@@ -38,7 +38,12 @@ class Lessor {
   ~Lessor() = default;
 };
 
-// A local limit and, within it, a lease. Committing within the lease asks no other process.
+// A local limit and, within it, a lease. Committing within the lease asks no other process, and
+// costs no more than without a lease.
+//
+// That is why what is committed is not subtracted from the lease. Instead, a commitment holds its
+// memory first and then looks again at how much may be held, and whoever takes a part of the lease
+// away looks again at how much is held. If both happen at once, at least one of them notices.
 class LeasedBudget final : public LocalBudget {
  public:
   explicit LeasedBudget(Size limit = unlimited) : LocalBudget(limit), own_limit_(limit) {}
@@ -53,8 +58,8 @@ class LeasedBudget final : public LocalBudget {
 
   // This and the following functions are called by one thread at a time.
   void add_lease(Size size) {
-    leased_.fetch_add(signed_size(size), std::memory_order_relaxed);
-    left_.fetch_add(signed_size(size), std::memory_order_acq_rel);
+    leased_.fetch_add(size, std::memory_order_relaxed);
+    may_hold_.fetch_add(size);
   }
   // Takes back up to `most` bytes that are leased but not committed. Returns how many.
   Size take_surplus(Size most);
@@ -64,6 +69,9 @@ class LeasedBudget final : public LocalBudget {
   // Makes the lease equal to what is committed. Returns that.
   Size lease_what_is_held();
 
+  void note_native(Size size) override;
+  void forget_native(Size size) override;
+
   // Waits for other processes if there is a lessor. Returns false if that does not help.
   bool wait_for_more(Size size, std::uint64_t until, std::uint64_t longest) {
     Lessor* const from = lessor();
@@ -72,14 +80,12 @@ class LeasedBudget final : public LocalBudget {
 
  private:
   bool grant(Size size) override;
-  void take_back(Size size) override;
-  bool take_from_lease(Size size);
-  static std::int64_t signed_size(Size size) { return static_cast<std::int64_t>(size); }
+  bool hold_leased(Size size);
 
   const Size own_limit_;
   std::atomic<Lessor*> lessor_{nullptr};
-  std::atomic<std::int64_t> leased_{0};
-  std::atomic<std::int64_t> left_{0};  // leased but not committed
+  std::atomic<Size> leased_{0};
+  std::atomic<Size> may_hold_{0};  // what is leased, and what is native
 };
 
 }  // namespace cuvmm
