@@ -14,6 +14,7 @@ AREAS = (
     ("CUDA runtime programs, also with memcheck", ("runtime", "memcheck")),
     ("random programs: stream order; eight threads for minutes", ("order", "endurance")),
     ("fragmented memory as one block", ("frag_test", "comb")),
+    ("small blocks laid out for compaction", ("small_blocks",)),
     ("training in less memory", ("workloads", "workloads_var", "floor", "floor_var")),
     ("spilling to the host, or to the other card", ("spill", "spill_var", "spill_offload", "spill_peer", "placement")),
     ("pause and resume; off the card with all contexts", ("pause", "deep_pause")),
@@ -21,6 +22,7 @@ AREAS = (
     ("pools of models", ("pools",)),
     ("IPC handles, torch.multiprocessing; on two cards also NCCL", ("ipc",)),
     ("programs that lease memory from `cuvmmd`", ("node",)),
+    ("call stacks of allocations", ("stacks",)),
     ("device time: clients of a process; between processes", ("schedule", "gputime")),
 )
 MODES = ("monitor", "vmm")

@@ -111,10 +111,8 @@ class DeepPausesOfANode : public NodeService {
     return comes_true([&] { return read_file("service.log").find(words) != std::string::npos; });
   }
   std::optional<node::ClientState> look_at(const std::string& name) const {
-    RawClient observer{socket()};
-    observer.say(node::StateAsk{});
-    while (const auto client = observer.hear<node::ClientState>(300)) {
-      if (client->name == name) return client;
+    for (const node::ClientState& client : look_at_all<node::ClientState>(socket())) {
+      if (client.name == name) return client;
     }
     return {};
   }
@@ -124,10 +122,8 @@ class DeepPausesOfANode : public NodeService {
   }
   std::optional<node::PauseState> look_at_pause(const std::string& name) const {
     const auto client = look_at(name);
-    RawClient observer{socket()};
-    observer.say(node::StateAsk{});
-    while (const auto pause = observer.hear<node::PauseState>(300)) {
-      if (client && pause->client == client->client) return pause;
+    for (const node::PauseState& pause : look_at_all<node::PauseState>(socket())) {
+      if (client && pause.client == client->client) return pause;
     }
     return {};
   }

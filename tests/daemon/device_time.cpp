@@ -209,11 +209,15 @@ class ProgramsThatShareTime : public NodeService {
     return {"VMM_NODE=require", "VMM_NODE_SOCKET=" + socket()};
   }
   std::map<std::string, node::TimeState> times() const {
-    RawClient observer{socket()};
-    observer.say(node::StateAsk{});
+    std::map<node::ClientId, std::string> names;
     std::map<std::string, node::TimeState> found;
-    while (const auto client = observer.hear<node::ClientState>(300)) {
-      if (const auto time = observer.hear<node::TimeState>(300)) found[client->name] = *time;
+    for (const node::ObserverMessage& said : look_at_state(socket())) {
+      if (const auto* const client = std::get_if<node::ClientState>(&said)) {
+        names[client->client] = client->name;
+      }
+      if (const auto* const time = std::get_if<node::TimeState>(&said)) {
+        found[names[time->client]] = *time;
+      }
     }
     return found;
   }

@@ -16,11 +16,7 @@ namespace cuvmm::test {
 namespace {
 
 std::size_t client_count(const std::string& socket) {
-  RawClient observer{socket};
-  observer.say(node::StateAsk{});
-  std::size_t count = 0;
-  while (observer.hear<node::ClientState>(300)) ++count;
-  return count;
+  return look_at_all<node::ClientState>(socket).size();
 }
 
 class ProgramsOfANode : public NodeService {};
@@ -57,7 +53,9 @@ TEST_F(ProgramsOfANode, WhatAProgramHoldsIsLeased) {
 
 TEST_F(ProgramsOfANode, ProgramsRunOnWhenTheServiceIsKilledAndReportWhenItIsBack) {
   start();
-  RunningProgram one{program("one", 128, 1500), automatic(), file("one")};
+  std::vector<std::string> command = program("one", 128, 200);
+  command.back() = "20";  // long enough
+  RunningProgram one{command, automatic(), file("one")};
   ASSERT_TRUE(comes_true([&] { return look_at_device(socket()).leased >= 128 * MiB; }));
   kill_service();
   ::usleep(200'000);
@@ -98,7 +96,7 @@ TEST_F(ProgramsOfANode, AStoppedProgramDoesNotKeepOthersFromTheRest) {
 TEST_F(ProgramsOfANode, AnIdleProgramGivesWayAndComesBack) {
   start();
   std::vector<std::string> idle = program("idle", 160, 3);
-  idle.back() = "4000";  // the pause between steps
+  idle.back() = "2500";  // the pause between steps
   RunningProgram sleeps{idle, required(), file("idle")};
   ASSERT_TRUE(comes_true([&] { return look_at_device(socket()).leased >= 160 * MiB; }));
   ::usleep(500'000);
@@ -139,7 +137,7 @@ TEST_F(ProgramsOfANode, ALimitIsWhatAProgramSeesAsItsDevice) {
 // The program runs on: no part of it is paused, and every number that it reads is right.
 TEST_F(ProgramsOfANode, ColdMemoryGoesToTheHostWhileItsProgramRuns) {
   start();
-  std::vector<std::string> holder = program("holder", 160, 600);
+  std::vector<std::string> holder = program("holder", 160, 450);
   holder.back() = "20";  // long enough
   holder.insert(holder.end(), {"--cold", "128"});
   std::vector<std::string> spills = required();
@@ -215,11 +213,9 @@ TEST_F(ProgramsOfANode, AJobIsStoppedBetweenItsCollectivesOnBothCards) {
                        required(), file(job));
   };
   const auto leased = [&] {
-    RawClient observer{socket()};
-    observer.say(node::StateAsk{});
     Size sum = 0;
-    while (const auto place = observer.hear<node::PlaceState>(300)) {
-      if (place->kind == node::PlaceKind::Device) sum += place->leased;
+    for (const node::PlaceState& place : look_at_all<node::PlaceState>(socket())) {
+      if (place.kind == node::PlaceKind::Device) sum += place.leased;
     }
     return sum;
   };

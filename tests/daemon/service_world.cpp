@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -34,6 +35,7 @@ RunningProgram::RunningProgram(const std::vector<std::string>& command,
   pid_ = ::fork();
   if (pid_ != 0) return;
   ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // if the test is killed; `cuvmm run` passes it on
   for (const std::string& variable : more) ::putenv(const_cast<char*>(variable.c_str()));
   if (!output.empty()) {
     const int file = ::open(output.c_str(), O_CREAT | O_WRONLY | O_APPEND, 0600);
@@ -198,6 +200,13 @@ std::optional<std::vector<std::byte>> RawClient::next_packet(int milliseconds) {
   return packet;
 }
 
+std::optional<node::ObserverMessage> RawClient::hear_observed(int milliseconds) {
+  while (const auto packet = next_packet(milliseconds)) {
+    if (auto said = node::decode_observed(*packet); said.ok()) return std::move(*said);
+  }
+  return {};
+}
+
 bool RawClient::is_ended(int milliseconds) {
   for (;;) {
     pollfd seen{.fd = socket_.number(), .events = POLLIN, .revents = 0};
@@ -225,11 +234,21 @@ bool RawClient::lease(Size bytes, bool at_once) {
   return false;
 }
 
-node::PlaceState look_at_device(const std::string& socket) {
+std::vector<node::ObserverMessage> look_at_state(const std::string& socket) {
   RawClient observer{socket};
   observer.say(node::StateAsk{});
-  while (const auto place = observer.hear<node::PlaceState>()) {
-    if (place->kind == node::PlaceKind::Device) return *place;
+  std::vector<node::ObserverMessage> said;
+  while (auto message = observer.hear_observed()) {
+    if (std::holds_alternative<node::StateEnd>(*message)) return said;
+    said.push_back(std::move(*message));
+  }
+  ADD_FAILURE() << "the service does not show its whole state";
+  return said;
+}
+
+node::PlaceState look_at_device(const std::string& socket) {
+  for (const node::PlaceState& place : look_at_all<node::PlaceState>(socket)) {
+    if (place.kind == node::PlaceKind::Device) return place;
   }
   ADD_FAILURE() << "the service shows no device";
   return {};

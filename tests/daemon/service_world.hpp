@@ -106,6 +106,8 @@ class RawClient {
     }
     return {};
   }
+  // Returns the next message to an observer, and skips others like hear().
+  std::optional<node::ObserverMessage> hear_observed(int milliseconds = 5000);
   // Whether the service has closed the connection.
   bool is_ended(int milliseconds = 5000);
 
@@ -128,6 +130,17 @@ class RawClient {
   node::LeaseRefusal refusal_;
 };
 
+// What the service tells an observer, in its order and up to StateEnd.
+std::vector<node::ObserverMessage> look_at_state(const std::string& socket);
+// The messages of one kind among these.
+template <class Kind>
+std::vector<Kind> look_at_all(const std::string& socket) {
+  std::vector<Kind> found;
+  for (const node::ObserverMessage& said : look_at_state(socket)) {
+    if (const auto* const one = std::get_if<Kind>(&said)) found.push_back(*one);
+  }
+  return found;
+}
 // The device's leases as an observer sees them.
 node::PlaceState look_at_device(const std::string& socket);
 node::PlaceUuid device_of(const std::string& socket);

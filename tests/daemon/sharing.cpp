@@ -87,10 +87,10 @@ RawClient holder(const NodeService& service, const std::string& name, const std:
 
 // By the clients' names.
 std::map<std::string, std::string> groups(const NodeService& service) {
-  RawClient observer{service.socket()};
-  observer.say(StateAsk{});
   std::map<std::string, std::string> all;
-  while (const auto client = observer.hear<ClientState>(300)) all[client->name] = client->group;
+  for (const ClientState& client : look_at_all<ClientState>(service.socket())) {
+    all[client.name] = client.group;
+  }
   return all;
 }
 
@@ -103,7 +103,7 @@ TEST_F(SharingClients, ArePausedTogetherAndOthersAreNot) {
   RawClient outsider = holder(*this, "outsider", "", 40 * MiB);
   importer.say(SharesHandles{{another_key, a_key}});  // in any order
   exporter.say(SharesHandles{{a_key}});
-  ASSERT_TRUE(comes_true([&] { return groups(*this)["importer"] == "with exporter"; }, 2));
+  ASSERT_TRUE(comes_true([&] { return groups(*this)["importer"] == "with exporter"; }));
   EXPECT_EQ(groups(*this)["exporter"], "with exporter");
   EXPECT_EQ(groups(*this)["outsider"], "");
   RawClient asker = RawClient::at(*this, "asker", 100 * MiB);
@@ -113,7 +113,7 @@ TEST_F(SharingClients, ArePausedTogetherAndOthersAreNot) {
   EXPECT_EQ(importer.hear<ReclaimDemand>()->step, ReclaimStep::Pause);
   EXPECT_FALSE(outsider.hear<ReclaimDemand>(200));
   exporter.close();
-  EXPECT_TRUE(comes_true([&] { return groups(*this)["importer"].empty(); }, 2));
+  EXPECT_TRUE(comes_true([&] { return groups(*this)["importer"].empty(); }));
 }
 
 TEST_F(SharingClients, StayAloneIfTheySayThatTheyWaitForNobody) {
@@ -124,7 +124,7 @@ TEST_F(SharingClients, StayAloneIfTheySayThatTheyWaitForNobody) {
   exporter.say(SharesHandles{{a_key}});
   importer.say(SharesHandles{{a_key}});
   member.say(SharesHandles{{a_key}});
-  ASSERT_TRUE(comes_true([&] { return groups(*this)["member"] == "job"; }, 2));
+  ASSERT_TRUE(comes_true([&] { return groups(*this)["member"] == "job"; }));
   EXPECT_EQ(groups(*this)["importer"], "");
 }
 
@@ -163,9 +163,9 @@ TEST_F(SharingClients, AreOneGroupHoweverMany) {
     clients.push_back(holder(*this, "c" + std::to_string(i), "", MiB));
     clients.back().say(SharesHandles{{a_key}});
   }
-  ASSERT_TRUE(comes_true([&] { return groups(*this)["c39"] == "with c0"; }, 2));
+  ASSERT_TRUE(comes_true([&] { return groups(*this)["c39"] == "with c0"; }));
   clients.pop_front();
-  EXPECT_TRUE(comes_true([&] { return groups(*this)["c39"] == "with c1"; }, 2));
+  EXPECT_TRUE(comes_true([&] { return groups(*this)["c39"] == "with c1"; }));
 }
 
 TEST(LeasedBudgets, NameWhatIsSharedOnceAndAgainToANewService) {
@@ -218,7 +218,7 @@ class ProgramsThatShare : public NodeService {
                                       {"--name", std::string{"rank"} + rank, "--node-wait", "80s"}),
                          required(), file("ranks"));
     }
-    ASSERT_TRUE(is_soon([&] {
+    ASSERT_TRUE(comes_true([&] {
       const auto all = groups(*this);
       return all.contains("bystander") && all.contains("rank1") && !all.at("rank1").empty();
     })) << read_file("ranks");
@@ -253,11 +253,6 @@ class ProgramsThatShare : public NodeService {
   }
 
  private:
-  // A look at the groups takes a third of a second.
-  template <class Condition>
-  static bool is_soon(Condition condition) {
-    return comes_true(condition, 2);
-  }
   std::uint64_t kernels_of_rank(std::size_t rank) const {
     const std::string meeting = read_file("meeting");
     std::uint64_t count = 0;
