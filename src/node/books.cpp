@@ -159,16 +159,32 @@ Size NodeBooks::claimed(PlaceId place, ClientId without) const {
   return sum;
 }
 
-Size NodeBooks::reachable(PlaceId place, ClientId client) const {
+template <class KeptBy>
+Size NodeBooks::left_after(PlaceId place, KeptBy kept_by) const {
   const NodePlace* const found = find_place(place);
+  if (found == nullptr) return 0;
+  Size kept = found->foreign + found->coming_back;
+  for (const auto& [id, client] : clients_) kept += kept_by(id, client);
+  return found->capacity > kept ? found->capacity - kept : 0;
+}
+
+Size NodeBooks::reachable(PlaceId place, ClientId client) const {
   const NodeClient* const asker = find_client(client);
-  if (found == nullptr || asker == nullptr) return 0;
-  Size unreachable = found->foreign + found->coming_back;
-  for (const auto& [id, other] : clients_) {
+  if (asker == nullptr) return 0;
+  return left_after(place, [&](ClientId, const NodeClient& other) {
     const bool is_of_the_group = other.group == asker->group;
-    unreachable += other.leased(place) - (is_of_the_group ? 0 : other.borrowed(place));
-  }
-  return found->capacity > unreachable ? found->capacity - unreachable : 0;
+    return other.leased(place) - (is_of_the_group ? 0 : other.borrowed(place));
+  });
+}
+
+Size NodeBooks::room_for_contexts(PlaceId place, ClientId client) const {
+  const NodeClient* const asker = find_client(client);
+  if (asker == nullptr) return 0;
+  return left_after(place, [&](ClientId id, const NodeClient& other) {
+    const Size guarantee = id == client ? 0 : other.guarantee(place);
+    const bool is_of_the_group = other.group == asker->group;
+    return is_of_the_group ? std::max(guarantee, other.leased(place)) : guarantee;
+  });
 }
 
 std::vector<Holder> NodeBooks::holders(PlaceId place) const {

@@ -128,12 +128,18 @@ class NodeBooks {
   Size claimed(PlaceId place, ClientId without) const;
   // How much more the client could lease if all other groups returned what they have borrowed.
   Size reachable(PlaceId place, ClientId client) const;
+  // How much the client's contexts may take. They cannot be reclaimed, so they leave room for all
+  // that is guaranteed to other clients.
+  Size room_for_contexts(PlaceId place, ClientId client) const;
   std::vector<Holder> holders(PlaceId place) const;
 
   std::vector<ClientId> members(const std::string& group) const;
   bool is_idle(const std::string& group) const;
 
  private:
+  // The capacity without foreign memory, room for contexts, and all that clients keep.
+  template <class KeptBy>
+  Size left_after(PlaceId place, KeptBy kept_by) const;
   std::vector<ClientId> connected_with(ClientId client,
                                        std::map<std::string, std::vector<ClientId>>& named) const;
 

@@ -66,8 +66,10 @@ std::optional<RefusalReason> NodePolicy::impossible(const Ask& ask) const {
   const bool is_beyond_limit = leased > limit || bytes > limit - leased;
   if (is_beyond_limit && !ask.is_for_contexts) return RefusalReason::BeyondLimit;
   const bool is_host = books_.find_place(place)->kind == PlaceKind::Host;
-  if (bytes > (is_host ? free_of_guarantees(place, id) : books_.reachable(place, id)))
-    return RefusalReason::BeyondCapacity;
+  const Size most = ask.is_for_contexts ? books_.room_for_contexts(place, id)
+                    : is_host           ? free_of_guarantees(place, id)
+                                        : books_.reachable(place, id);
+  if (bytes > most) return RefusalReason::BeyondCapacity;
   if (ask.deadline <= now_) return RefusalReason::TookTooLong;
   return {};
 }

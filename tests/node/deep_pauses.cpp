@@ -188,6 +188,35 @@ TEST_F(DeepPauses, ALimitDoesNotCountContexts) {
   EXPECT_EQ(returns(), 1u);
 }
 
+TEST_F(DeepPauses, AReturnLeavesRoomForAllThatIsGuaranteedToOthers) {
+  const ClientId client = come_and_leave(5);
+  const ClientId guaranteed = world.come(terms(96));
+  const ClientId borrower = world.come();
+  ASSERT_TRUE(world.lease(borrower, 98));
+  world.report(borrower, 10, 0, false);
+  pause(client, true);
+  EXPECT_EQ(returns(), 0u) << "contexts cannot be reclaimed";
+  EXPECT_TRUE(world.requests(borrower).empty()) << "what it returns would not help";
+  world.tell(TermsChanged{guaranteed, terms(95)});
+  world.after(second);
+  world.apply(world.request(borrower));
+  ASSERT_EQ(returns(), 1u);
+  world.tell(ReturnEnded{client, true});
+  const RequestId request = world.ask(guaranteed, 95);
+  world.apply(world.request(borrower));
+  EXPECT_TRUE(world.is_granted(request));
+}
+
+TEST_F(DeepPauses, WhatIsGuaranteedToAClientHasRoomForItsContexts) {
+  const ClientId client = come_and_leave(5);
+  ClientTerms guaranteed = leaving_after(minute);
+  guaranteed.shares[card].guarantee = 60 * GiB;
+  world.tell(TermsChanged{client, guaranteed});
+  ASSERT_TRUE(world.lease(world.come(terms(40)), 40));
+  pause(client, true);
+  EXPECT_EQ(returns(), 1u);
+}
+
 TEST_F(DeepPauses, AllDevicesHaveRoomBeforeTheReturnBegins) {
   const ClientId client = world.come(leaving_after(minute));
   pause(client);
