@@ -172,33 +172,36 @@ DeepPauseOutcome take_off_devices(pid_t process, Duration timeout, const AskProc
 }
 
 DeepReturnOutcome return_to_devices(pid_t process, const AskProcess& ask) {
-  const auto failed = [](const std::string& why) {
-    return DeepReturnOutcome{.is_back = false, .why = why, .times = {}};
+  const auto failed = [](const std::string& why, End end = End::Unknown) {
+    return DeepReturnOutcome{.end = end, .why = why, .times = {}};
   };
+  const DeepReturnOutcome was_back{.end = End::OnDevices, .why = {}, .times = {}};
   const Told seen = tell(ask, ControlWhat::State);
   if (!seen.answer) return failed(seen.why);
-  if (seen.answer->presence == Presence::OnDevices) {
-    return {.is_back = true, .why = {}, .times = {}};
-  }
+  if (seen.answer->presence == Presence::OnDevices) return was_back;
   const auto lock = lock_for_checkpoint(process, share::Deadline::after(a_while));
   if (!lock.ok()) return failed(lock.error().text());
   // Another command may have brought it back while this one waited.
   const Told now = tell(ask, ControlWhat::State);
   if (!now.answer) return failed(now.why);
-  if (now.answer->presence == Presence::OnDevices) return {.is_back = true, .why = {}, .times = {}};
+  if (now.answer->presence == Presence::OnDevices) return was_back;
   auto checkpoint = ProcessCheckpoint::of(process);
   if (!checkpoint.ok()) return failed(checkpoint.error().text());
   const auto is_off = checkpoint->is_off();
   if (!is_off.ok()) return failed(is_off.error().text());
   if (*is_off) {
     const std::string why = why_no_room(process, now.answer->left);
-    if (!why.empty()) return failed(why);
+    if (!why.empty()) return failed(why, End::OffDevices);
   }
   const auto back = checkpoint->bring_back();
-  if (!back.ok()) return failed(back.error().text());
+  if (!back.ok()) {
+    const auto is_still_off = checkpoint->is_off();
+    const bool needs_room = is_still_off.ok() && *is_still_off;
+    return failed(back.error().text(), needs_room ? End::OffDevices : End::Unknown);
+  }
   const Told told = tell(ask, ControlWhat::HasReturned);
   if (!told.answer) return failed(told.why);
-  return {.is_back = true, .why = {}, .times = checkpoint->times()};
+  return {.end = End::OnDevices, .why = {}, .times = checkpoint->times()};
 }
 
 }  // namespace cuvmm::checkpoint

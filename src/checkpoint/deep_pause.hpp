@@ -28,12 +28,14 @@ struct DeepPauseOutcome {
 // that called it.
 DeepPauseOutcome take_off_devices(pid_t process, Duration timeout, const AskProcess& ask);
 
-// Does nothing if the process is on its devices. If it fails, the process stays off its devices and
-// the call can be repeated.
+// Does nothing if the process is on its devices. Can be repeated after any outcome, and after the
+// death of the process that called it.
 struct DeepReturnOutcome {
-  bool is_back = false;
-  std::string why;                       // unless it is
-  std::optional<CheckpointTimes> times;  // if it was off its devices
+  CheckpointEnd end = CheckpointEnd::Unknown;  // if OffDevices, the return needs room
+  std::string why;                             // unless OnDevices
+  std::optional<CheckpointTimes> times;        // if it was off its devices
+
+  bool is_back() const { return end == CheckpointEnd::OnDevices; }
 };
 DeepReturnOutcome return_to_devices(pid_t process, const AskProcess& ask);
 

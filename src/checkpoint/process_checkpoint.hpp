@@ -20,11 +20,11 @@ struct CheckpointTimes {
   std::uint64_t unlock_us = 0;
 };
 
-// Where a process is after it was to be taken off its devices.
+// Where a process is after it was to be taken off its devices, or to return.
 enum class CheckpointEnd : std::uint8_t {
   OffDevices,
-  OnDevices,  // as before
-  Unknown,    // a step failed and could not be undone: its calls stay locked
+  OnDevices,
+  Unknown,  // a step failed and could not be undone: its calls stay locked
 };
 
 class ProcessCheckpoint {

@@ -172,7 +172,7 @@ Answered tell_process(const PauseRequest& request, int process, Duration timeout
     if (!told.answer.ok() || told.answer->presence == share::Presence::OnDevices) break;
     const auto back =
         checkpoint::return_to_devices(process, checkpoint::by_control_socket(process));
-    if (!back.is_back) {
+    if (!back.is_back()) {
       told.why_off_devices = back.why;
       break;
     }

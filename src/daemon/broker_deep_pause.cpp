@@ -65,7 +65,10 @@ void Broker::deep_pause_ended(ClientId client, DeepPauseWay way, const HelperRep
       CUVMM_LOG_RARELY(Warning, "%s cannot return to its devices yet: %s", name.c_str(),
                        report.why.data());
     }
-    tell(ReturnEnded{client, report.is_done()}, now);
+    const auto how = report.is_done()                          ? ReturnEnded::How::Back
+                     : report.end == CheckpointEnd::OffDevices ? ReturnEnded::How::Off
+                                                               : ReturnEnded::How::Halfway;
+    tell(ReturnEnded{client, how}, now);
     return;
   }
   auto how = LeaveEnded::How::Halfway;

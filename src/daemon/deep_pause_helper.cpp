@@ -50,7 +50,7 @@ HelperReport take_off(pid_t process, const checkpoint::AskProcess& ask) {
 
 HelperReport bring_back(pid_t process, const checkpoint::AskProcess& ask) {
   const auto outcome = checkpoint::return_to_devices(process, ask);
-  HelperReport report{.end = outcome.is_back ? CheckpointEnd::OnDevices : CheckpointEnd::Unknown};
+  HelperReport report{.end = outcome.end};
   if (outcome.times) report.took_us = sum_of(*outcome.times);
   report.say(outcome.why);
   return report;

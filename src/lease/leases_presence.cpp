@@ -51,6 +51,7 @@ void Leases::agree(const PresenceDemand& demand) {
   std::copy_n(demand.contexts.begin(), std::min(demand.contexts.size(), request.left.size()),
               request.left.begin());
   const share::ControlAnswer said = tenant_.agree(request);
+  report_presence();
   const Holding holding{lock_};
   send(PresenceAnswer{.number = demand.number,
                       .is_done = said.outcome == share::ControlOutcome::Done,

@@ -28,15 +28,17 @@ struct DeepPauseFacts {
   bool can_leave = false;
   bool is_paused = false;
   bool has_held_calls = false;
+  bool says_off = false;                       // its last report
+  std::map<PlaceId, Size> says_contexts = {};  // the same
   DeviceStay stay = DeviceStay::On;
   std::optional<Microseconds> quiet_since = {};  // paused, and nothing waits for its return
   bool stays_on = false;          // until its next pause: it could not leave, or it has returned
   bool must_return = false;       // it stands halfway
-  Microseconds helper_until = 0;  // while one acts on it: after that nobody waits for it
+  Microseconds helper_until = 0;  // while one acts on it: after that no other client waits for it
   Microseconds no_return_before = 0;
   Microseconds return_rest = 0;              // after the next failure; 0: the shortest
   std::map<PlaceId, Size> contexts = {};     // what has left each device
-  std::map<PlaceId, Size> coming_back = {};  // of that, what has room again
+  std::map<PlaceId, Size> coming_back = {};  // of that, what has room again, or is there again
 };
 
 struct NodeClient {

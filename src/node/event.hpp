@@ -98,7 +98,8 @@ struct LeaveEnded {
 // The end of what ReturnRequested has begun.
 struct ReturnEnded {
   ClientId client = 0;
-  bool is_back = false;
+  // Halfway: its contexts may be on the devices already, but its calls are still locked.
+  enum class How : std::uint8_t { Back, Off, Halfway } how = How::Back;
 };
 struct TimePassed {};
 

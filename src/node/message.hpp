@@ -254,7 +254,7 @@ struct WorkDeadline {
 using ContextSizes = std::vector<std::uint32_t>;
 
 // From an accepted client that can leave its devices: whether it is paused at the service's
-// request. Repeated whenever that changes.
+// request. Repeated whenever that changes; if by a PresenceDemand, before its answer.
 struct PresenceReport {
   bool is_paused = false;
   bool has_held_calls = false;

@@ -91,11 +91,12 @@ void NodePolicy::on(const PlaceConfigured& event) {
 void NodePolicy::on(const ForeignUseSeen& event) {
   NodePlace* const place = books_.find_place(event.place);
   if (place == nullptr) return;
-  // Contexts on their way back have room of their own, and may be there already.
+  // Contexts on their way back have room of their own, and may be there already. Those of a client
+  // whose room is being gathered are not.
   Size returning = 0;
   for (const auto& [id, client] : books_.clients()) {
     const auto back = client.deep.coming_back.find(event.place);
-    const bool counts = client.deep.stay == DeviceStay::Returning;
+    const bool counts = client.deep.stay != DeviceStay::Gathering;
     returning += counts && back != client.deep.coming_back.end() ? back->second : 0;
   }
   const Size more = event.bytes > place->foreign ? event.bytes - place->foreign : 0;

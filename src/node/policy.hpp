@@ -123,12 +123,13 @@ class NodePolicy {
   void gather_for_returns();
   void let_return();
   void give_up_return(ClientId id);
+  void rest(DeepPauseFacts& deep) const;
+  void follow_last_report(ClientId id);
   bool has_asks(ClientId id) const;
   bool is_returning(const std::string& group) const;
   void send_helper(ClientId id, DeviceStay how);
   bool is_acted_on(const NodeClient& client, DeviceStay how) const;
   std::size_t count_acted_on(DeviceStay how) const;
-  void give_up_on_helpers();
   std::optional<Microseconds> next_move_of_contexts() const;
 
   bool turns_are_withheld(const std::string& group) const;

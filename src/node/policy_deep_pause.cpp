@@ -13,19 +13,27 @@ void NodePolicy::on(const PresenceReported& event) {
   deep.can_leave = true;
   deep.is_paused = event.is_paused;
   deep.has_held_calls = event.has_held_calls;
+  deep.says_off = event.is_off_devices;
+  // Only where clients leave is what they say worth memory; elsewhere the helper finds out whether
+  // there is room.
+  deep.says_contexts = client->terms.deep_pause_after ? event.contexts : decltype(event.contexts){};
   if (deep.has_held_calls) client->is_idle = false;
-  // While a helper acts on it, its report may be older than what the helper has done.
-  if (deep.stay == DeviceStay::Leaving || deep.stay == DeviceStay::Returning) return;
-  if (!event.is_off_devices) {
-    if (deep.stay == DeviceStay::Gathering) give_up_return(event.client);
+  const bool has_helper = deep.stay == DeviceStay::Leaving || deep.stay == DeviceStay::Returning;
+  if (!has_helper) follow_last_report(event.client);
+}
+
+// A client reports before it answers a helper, so its last report is never older than what the
+// helper has done, and newer if a command has acted since.
+void NodePolicy::follow_last_report(ClientId id) {
+  DeepPauseFacts& deep = books_.find_client(id)->deep;
+  if (!deep.says_off) {
+    if (deep.stay == DeviceStay::Gathering) give_up_return(id);
+    books_.end_coming_back(id, NodeBooks::Arrived::Yes);
     deep.stay = DeviceStay::On;
-    return;
-  }
-  // An earlier service may have taken it off. Only where clients leave is what they say worth
-  // memory; elsewhere the helper finds out whether there is room.
-  if (deep.stay == DeviceStay::On) {
+    deep.must_return = false;
+  } else if (deep.stay == DeviceStay::On) {  // an earlier service may have taken it off
     deep.stay = DeviceStay::Off;
-    if (client->terms.deep_pause_after) deep.contexts = event.contexts;
+    deep.contexts = deep.says_contexts;
   }
 }
 
@@ -38,21 +46,35 @@ void NodePolicy::on(const LeaveEnded& event) {
   deep.no_return_before = now_;
   deep.stay = event.how == LeaveEnded::How::On ? DeviceStay::On : DeviceStay::Off;
   deep.contexts = event.contexts;
+  if (!deep.must_return) follow_last_report(event.client);
 }
 
 void NodePolicy::on(const ReturnEnded& event) {
   NodeClient* const client = books_.find_client(event.client);
   if (client == nullptr || client->deep.stay != DeviceStay::Returning) return;
   DeepPauseFacts& deep = client->deep;
-  if (!event.is_back) return give_up_return(event.client);
-  books_.end_coming_back(event.client, NodeBooks::Arrived::Yes);
-  deep.stay = DeviceStay::On;
-  deep.stays_on = true;
-  deep.must_return = false;
-  deep.return_rest = 0;
-  // A client that says it has left again would otherwise get one helper after the other.
-  deep.no_return_before = now_ + times_.shortest_return_rest;
-  deep.contexts.clear();
+  switch (event.how) {
+    case ReturnEnded::How::Back:
+      books_.end_coming_back(event.client, NodeBooks::Arrived::Yes);
+      deep.stay = DeviceStay::On;
+      deep.stays_on = true;
+      deep.must_return = false;
+      deep.return_rest = 0;
+      // A client that says it has left again would otherwise get one helper after the other.
+      deep.no_return_before = now_ + times_.shortest_return_rest;
+      deep.contexts.clear();
+      break;
+    case ReturnEnded::How::Off:
+      if (deep.contexts.empty()) deep.contexts = deep.says_contexts;
+      give_up_return(event.client);
+      break;
+    case ReturnEnded::How::Halfway:
+      deep.stay = DeviceStay::Off;
+      deep.must_return = true;
+      rest(deep);
+      break;
+  }
+  follow_last_report(event.client);
 }
 
 // Frees what was gathered, and lets the client rest.
@@ -62,6 +84,10 @@ void NodePolicy::give_up_return(ClientId id) {
   books_.end_coming_back(id, NodeBooks::Arrived::No);
   DeepPauseFacts& deep = books_.find_client(id)->deep;
   deep.stay = DeviceStay::Off;
+  rest(deep);
+}
+
+void NodePolicy::rest(DeepPauseFacts& deep) const {
   deep.return_rest =
       std::clamp(deep.return_rest, times_.shortest_return_rest, times_.longest_return_rest);
   deep.no_return_before = now_ + deep.return_rest;
@@ -119,14 +145,6 @@ std::size_t NodePolicy::count_acted_on(DeviceStay how) const {
                     [&](const auto& client) { return is_acted_on(client.second, how); }));
 }
 
-// A helper whose driver or client does not answer. It may still come to an end.
-void NodePolicy::give_up_on_helpers() {
-  for (const auto& [id, client] : books_.clients()) {
-    if (client.deep.stay != DeviceStay::Returning || now_ < client.deep.helper_until) continue;
-    books_.end_coming_back(id, NodeBooks::Arrived::No);
-  }
-}
-
 void NodePolicy::let_leave() {
   std::size_t leaving = count_acted_on(DeviceStay::Leaving);
   for (const auto& [id, client] : books_.clients()) {
@@ -143,6 +161,7 @@ void NodePolicy::gather_for_returns() {
     const auto at = returns_at(id, client);
     if (!at || *at > now_) continue;
     for (const auto& [place, bytes] : client.deep.contexts) {
+      if (client.deep.coming_back.contains(place)) continue;
       const NodePlace* const known = books_.find_place(place);
       if (bytes == 0 || known == nullptr || known->kind != PlaceKind::Device) continue;
       Ask ask{.asked = {.client = id, .request = 0, .place = place, .bytes = bytes}};

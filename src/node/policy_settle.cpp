@@ -15,7 +15,6 @@ void NodePolicy::end_overdue() {
 }
 
 void NodePolicy::settle() {
-  give_up_on_helpers();
   gather_for_returns();
   for (bool changes = true; changes;) {
     changes = false;

@@ -147,6 +147,21 @@ INSTANTIATE_TEST_SUITE_P(Programs, HelpersKilledOnTheWayBack,
                                            "cuCheckpointProcessUnlock"),
                          [](const auto& call) { return call.param; });
 
+// Between restore and unlock. The contexts of 16 MiB would not fit beside what is guaranteed a
+// second time.
+TEST_F(HelpersThatAreKilled, AfterARestoreNeedNoMoreRoom) {
+  start_with({slow("cuCheckpointProcessUnlock")});
+  pause_a_program_deeply();
+  give_back();
+  const auto guaranteed = RawClient::at(*this, "guaranteed", 230 * MiB);
+  program().tell("check");
+  kill_helper();
+  EXPECT_TRUE(logs("its helper was killed by signal 9"));
+  EXPECT_TRUE(program().says("right 1"));
+  EXPECT_EQ(look_at_device(socket()).foreign, 16 * MiB);
+  expect_all_right();
+}
+
 class ServicesThatAreKilled : public HelpersThatAreKilled {
  public:
   enum class With : std::uint8_t { Helper, Nothing };

@@ -35,7 +35,6 @@ class PausedClients : public ::testing::Test {
   }
   void leave() {
     EXPECT_EQ(demand(PresenceStep::Leave).now, PresenceNow::Leaving);
-    EXPECT_TRUE(world.service.hear<node::PresenceReport>().is_off_devices);
     EXPECT_EQ(demand(PresenceStep::HasLeft, {510, 0, 7}).now, PresenceNow::OffDevices);
   }
 
@@ -50,6 +49,15 @@ TEST_F(PausedClients, LeaveTheirDevicesOnlyInAPause) {
   EXPECT_EQ(refused.why_not, "it is not paused");
   pause();
   EXPECT_TRUE(demand(PresenceStep::Leave).is_done);
+}
+
+// So the service's last report is never older than a helper's end.
+TEST_F(PausedClients, ReportBeforeTheyAnswer) {
+  pause();
+  world.service.say(node::PresenceDemand{++last_, PresenceStep::Leave, {510}});
+  const auto report = world.service.hear<node::PresenceReport>();
+  EXPECT_TRUE(report.is_off_devices);
+  EXPECT_EQ(world.service.hear<node::PresenceAnswer>().now, PresenceNow::Leaving);
 }
 
 TEST_F(PausedClients, AskForTheirMemoryOnceTheyAreBackOnTheirDevices) {

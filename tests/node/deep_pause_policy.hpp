@@ -24,7 +24,21 @@ class DeepPauses : public ::testing::Test {
   }
   void run(ClientId client) { world.tell(PresenceReported{.client = client}); }
   void has_left(ClientId client, Size gib = 5) {
+    leaves(client, {{card, gib * GiB}});
     world.tell(LeaveEnded{client, LeaveEnded::How::Off, {{card, gib * GiB}}});
+  }
+  // What a client reports during a departure, and during a return.
+  void leaves(ClientId client, const std::map<PlaceId, Size>& contexts = {}) {
+    report(client, true, contexts);
+  }
+  void comes_back(ClientId client) { report(client, false); }
+  void has_returned(ClientId client) {
+    if (world.policy.books().find_client(client) != nullptr) comes_back(client);
+    world.tell(ReturnEnded{client, ReturnEnded::How::Back});
+  }
+  void cannot_return(ClientId client) { world.tell(ReturnEnded{client, ReturnEnded::How::Off}); }
+  void stops_halfway(ClientId client) {
+    world.tell(ReturnEnded{client, ReturnEnded::How::Halfway});
   }
   ClientId come_and_leave(Size gib = 5) {
     const ClientId client = world.come(leaving_after(minute));
@@ -43,6 +57,17 @@ class DeepPauses : public ::testing::Test {
   const NodePlace& place() const { return *world.policy.books().find_place(card); }
 
   PolicyWorld world;
+
+ private:
+  // As paused as it was.
+  void report(ClientId client, bool is_off, const std::map<PlaceId, Size>& contexts = {}) {
+    const DeepPauseFacts& deep = world.policy.books().find_client(client)->deep;
+    world.tell(PresenceReported{.client = client,
+                                .is_paused = deep.is_paused,
+                                .has_held_calls = deep.has_held_calls,
+                                .is_off_devices = is_off,
+                                .contexts = contexts});
+  }
 };
 
 }  // namespace cuvmm::test

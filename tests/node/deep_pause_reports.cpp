@@ -35,7 +35,7 @@ TEST_F(DeepPauses, AClientThatSaysThatItHasLeftAgainGetsNoHelperAtOnce) {
   pause(client, true);
   for (std::size_t i = 1; i <= 3; ++i) {
     ASSERT_EQ(returns(), i);
-    world.tell(ReturnEnded{client, true});
+    has_returned(client);
     world.tell(PresenceReported{
         .client = client, .is_paused = true, .has_held_calls = true, .is_off_devices = true});
     EXPECT_EQ(returns(), i);
@@ -59,13 +59,13 @@ TEST_F(DeepPauses, AHelperThatDoesNotEndHoldsUpNobodyElse) {
   EXPECT_EQ(stay(clients[0]), DeviceStay::Off) << "late, but it has an end";
 }
 
-TEST_F(DeepPauses, AReturnThatDoesNotEndKeepsNoRoom) {
+TEST_F(DeepPauses, AReturnThatDoesNotEndKeepsItsRoom) {
   const ClientId client = come_and_leave();
   pause(client, true);
   ASSERT_EQ(place().coming_back, 5 * GiB);
-  world.after(minute);
-  EXPECT_EQ(place().coming_back, 0u);
-  world.tell(ReturnEnded{client, true});
+  world.after(10 * minute);
+  EXPECT_EQ(place().coming_back, 5 * GiB) << "the driver may need it at any time";
+  has_returned(client);
   EXPECT_EQ(stay(client), DeviceStay::On);
 }
 
@@ -74,7 +74,7 @@ TEST_F(DeepPauses, OnlySoManyReturnAtOnce) {
   for (int i = 0; i < 10; ++i) clients.push_back(come_and_leave(1));
   for (const ClientId client : clients) pause(client, true);
   EXPECT_EQ(returns(), 8u);
-  world.tell(ReturnEnded{clients[0], true});
+  has_returned(clients[0]);
   EXPECT_EQ(returns(), 9u);
 }
 
@@ -98,7 +98,7 @@ TEST_F(DeepPauses, AClientThatACommandTookOffStaysOffAlthoughItAsksForMemory) {
   EXPECT_EQ(returns(), 0u);
 }
 
-TEST_F(DeepPauses, AReportThatCrossesAHelperChangesNothing) {
+TEST_F(DeepPauses, AReportThatCrossesAHelperChangesNothingBeforeItsEnd) {
   const ClientId client = world.come(leaving_after(minute));
   pause(client);
   world.after(minute);
@@ -110,6 +110,40 @@ TEST_F(DeepPauses, AReportThatCrossesAHelperChangesNothing) {
   EXPECT_EQ(stay(client), DeviceStay::Returning);
 }
 
+// A command may act between what a helper does and the helper's end.
+TEST_F(DeepPauses, AReportThatCrossesAHelperAppliesOnceItHasEnded) {
+  const ClientId client = world.come(leaving_after(minute));
+  pause(client);
+  world.after(minute);
+  leaves(client);
+  run(client);
+  world.tell(LeaveEnded{client, LeaveEnded::How::Off, {{card, 5 * GiB}}});
+  EXPECT_EQ(stay(client), DeviceStay::On);
+  EXPECT_EQ(returns(), 0u);
+  pause(client);
+  world.after(minute);
+  has_left(client);
+  pause(client, true);
+  comes_back(client);
+  leaves(client, {{card, 2 * GiB}});
+  world.tell(ReturnEnded{client, ReturnEnded::How::Back});
+  EXPECT_EQ(stay(client), DeviceStay::Off);
+  world.after(second);
+  EXPECT_EQ(returns(), 2u);
+  EXPECT_EQ(place().coming_back, 2 * GiB);
+}
+
+TEST_F(DeepPauses, AClientThatACommandBroughtBackAfterAHelperDiedKeepsNoRoom) {
+  const ClientId client = come_and_leave();
+  pause(client, true);
+  stops_halfway(client);
+  run(client);
+  EXPECT_EQ(stay(client), DeviceStay::On);
+  EXPECT_EQ(place().coming_back, 0u);
+  world.after(minute);
+  EXPECT_EQ(returns(), 1u);
+}
+
 TEST_F(DeepPauses, AClientThatEndsLeavesNoRoomBehind) {
   const ClientId client = come_and_leave();
   pause(client, true);
@@ -117,7 +151,7 @@ TEST_F(DeepPauses, AClientThatEndsLeavesNoRoomBehind) {
   world.tell(ClientLeft{client});
   EXPECT_EQ(place().coming_back, 0u);
   EXPECT_FALSE(world.policy.next_wake().has_value());
-  world.tell(ReturnEnded{client, true});
+  has_returned(client);
   EXPECT_EQ(place().foreign, 0u);
 }
 
@@ -132,7 +166,7 @@ TEST_F(DeepPauses, ContextsOnTheirWayBackDoNotCountTwice) {
   EXPECT_EQ(place().foreign, 12 * GiB) << "2 GiB are somebody else's";
   world.tell(ForeignUseSeen{card, 8 * GiB});
   EXPECT_EQ(place().foreign, 8 * GiB);
-  world.tell(ReturnEnded{client, true});
+  has_returned(client);
   EXPECT_EQ(place().foreign, 13 * GiB);
 }
 

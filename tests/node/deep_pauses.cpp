@@ -127,7 +127,7 @@ TEST_F(DeepPauses, AHeldCallBringsTheClientBack) {
   pause(client, true);
   ASSERT_EQ(returns(), 1u);
   EXPECT_EQ(world.all<ReturnRequested>().front().client, client);
-  world.tell(ReturnEnded{client, true});
+  has_returned(client);
   EXPECT_EQ(stay(client), DeviceStay::On);
   EXPECT_EQ(place().foreign, 5 * GiB) << "what its contexts take is not leased";
   EXPECT_EQ(place().coming_back, 0u);
@@ -175,7 +175,7 @@ TEST_F(DeepPauses, ATurnMakesRoomWhereOthersAreBusy) {
   EXPECT_EQ(returns(), 1u);
   world.after(20 * second);
   EXPECT_TRUE(world.has_turn(client)) << "its quantum begins once it has returned";
-  world.tell(ReturnEnded{client, true});
+  has_returned(client);
   EXPECT_TRUE(world.has_turn(client));
 }
 
@@ -201,7 +201,7 @@ TEST_F(DeepPauses, AReturnLeavesRoomForAllThatIsGuaranteedToOthers) {
   world.after(second);
   world.apply(world.request(borrower));
   ASSERT_EQ(returns(), 1u);
-  world.tell(ReturnEnded{client, true});
+  has_returned(client);
   const RequestId request = world.ask(guaranteed, 95);
   world.apply(world.request(borrower));
   EXPECT_TRUE(world.is_granted(request));
@@ -221,6 +221,7 @@ TEST_F(DeepPauses, AllDevicesHaveRoomBeforeTheReturnBegins) {
   const ClientId client = world.come(leaving_after(minute));
   pause(client);
   world.after(minute);
+  leaves(client);
   world.tell(LeaveEnded{
       client, LeaveEnded::How::Off, {{card, GiB}, {other_card, GiB}, {host, GiB}, {77, GiB}}});
   const ClientId other = world.come();
@@ -236,21 +237,21 @@ TEST_F(DeepPauses, AllDevicesHaveRoomBeforeTheReturnBegins) {
 TEST_F(DeepPauses, AReturnThatFailsIsRepeatedAfterARest) {
   const ClientId client = come_and_leave();
   pause(client, true);
-  world.tell(ReturnEnded{client, false});
+  cannot_return(client);
   EXPECT_EQ(stay(client), DeviceStay::Off);
   EXPECT_EQ(place().coming_back, 0u) << "others may have the room meanwhile";
   EXPECT_EQ(world.policy.next_wake(), world.now() + second);
   world.after(second);
   ASSERT_EQ(returns(), 2u);
-  world.tell(ReturnEnded{client, false});
+  cannot_return(client);
   EXPECT_EQ(world.policy.next_wake(), world.now() + 2 * second) << "longer each time";
   for (int i = 0; i < 10; ++i) {
     world.after(minute);
-    world.tell(ReturnEnded{client, false});
+    cannot_return(client);
   }
   EXPECT_EQ(world.policy.next_wake(), world.now() + 30 * second);
   world.after(30 * second);
-  world.tell(ReturnEnded{client, true});
+  has_returned(client);
   EXPECT_EQ(stay(client), DeviceStay::On);
 }
 
@@ -270,15 +271,62 @@ TEST_F(DeepPauses, AClientThatStandsHalfwayIsBroughtBackAtOnce) {
   const ClientId client = world.come(leaving_after(minute));
   pause(client);
   world.after(minute);
+  leaves(client);
   world.tell(LeaveEnded{client, LeaveEnded::How::Halfway});
   ASSERT_EQ(returns(), 1u);
-  world.tell(ReturnEnded{client, false});
+  cannot_return(client);
   world.after(second);
   ASSERT_EQ(returns(), 2u);
-  world.tell(ReturnEnded{client, true});
+  has_returned(client);
   EXPECT_EQ(stay(client), DeviceStay::On);
   world.after(1000 * minute);
   EXPECT_EQ(departures(), 1u) << "a plain pause is what remains";
+}
+
+TEST_F(DeepPauses, AClientThatStandsHalfwayWithoutRoomGetsWhatItSaysThatItLeft) {
+  const ClientId client = world.come(leaving_after(minute));
+  pause(client);
+  world.after(minute);
+  leaves(client, {{card, 5 * GiB}});
+  world.tell(LeaveEnded{client, LeaveEnded::How::Halfway});
+  EXPECT_EQ(place().coming_back, 0u) << "its contexts may still be there";
+  cannot_return(client);
+  world.after(second);
+  EXPECT_EQ(returns(), 2u);
+  EXPECT_EQ(place().coming_back, 5 * GiB);
+}
+
+// A helper that dies may have restored the contexts.
+TEST_F(DeepPauses, AReturnThatStopsHalfwayKeepsItsRoomAndGathersNoMore) {
+  const ClientId client = come_and_leave(5);
+  const ClientId other = world.come();
+  ASSERT_TRUE(world.lease(other, 95));
+  world.report(other, 95, 0, false);
+  pause(client, true);
+  for (std::size_t i = 1; i <= 3; ++i) {
+    ASSERT_EQ(returns(), i);
+    stops_halfway(client);
+    EXPECT_EQ(place().coming_back, 5 * GiB);
+    EXPECT_FALSE(world.lease(world.come(), 1));
+    world.tell(ForeignUseSeen{card, 5 * GiB});
+    EXPECT_EQ(place().foreign, 0u) << "they are in the room that is kept for them";
+    world.after(minute);
+  }
+  EXPECT_TRUE(world.requests(other).empty());
+  has_returned(client);
+  EXPECT_EQ(place().coming_back, 0u);
+  EXPECT_EQ(place().foreign, 5 * GiB);
+}
+
+TEST_F(DeepPauses, AClientThatStoppedHalfwayAndIsOffItsDevicesNeedsRoomAgain) {
+  const ClientId client = come_and_leave(5);
+  pause(client, true);
+  stops_halfway(client);
+  world.after(second);
+  cannot_return(client);
+  EXPECT_EQ(place().coming_back, 0u);
+  world.after(minute);
+  EXPECT_EQ(place().coming_back, 5 * GiB);
 }
 
 }  // namespace

@@ -52,6 +52,7 @@ class NodeHistory {
     std::set<ClientId> joined;
     bool has_turn = false;
     enum class Stay : std::uint8_t { On, Leaving, Off, Returning } stay = Stay::On;
+    bool keeps_room = false;  // for contexts that may be back
     bool is_paused = false;
     bool has_held_calls = false;
     Microseconds quiet_since = 0;           // as far as its own reports and requests say
@@ -83,6 +84,7 @@ class NodeHistory {
   void report_pause();
   void end_helpers_that_are_due();
   void end_helper(ClientId id);
+  void have_arrived(const std::map<PlaceId, Size>& contexts);
   void see_foreign_use(PlaceId place, Size bytes);
   void lie();
   void answer_what_is_due();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Clients of random histories that leave their devices and return.
 #include <algorithm>
+#include <utility>
 
 #include "histories.hpp"
 
@@ -18,6 +19,8 @@ void NodeHistory::report_pause() {
   // A command may bring a client back that no helper is about to bring back.
   if (known.stay == KnownClient::Stay::Off && one_in(20)) {
     known.stay = KnownClient::Stay::On;
+    if (known.keeps_room) have_arrived(known.contexts);
+    known.keeps_room = false;
     known.is_paused = known.has_held_calls = false;
     known.contexts.clear();
   }
@@ -80,25 +83,39 @@ void NodeHistory::end_helpers_that_are_due() {
 void NodeHistory::end_helper(ClientId id) {
   KnownClient& known = clients_[id];
   const bool fails = manners_ == Manners::Any && one_in(3);
+  const auto report = [&](bool is_off) {
+    tell(PresenceReported{.client = id,
+                          .is_paused = known.is_paused,
+                          .has_held_calls = known.has_held_calls,
+                          .is_off_devices = is_off,
+                          .contexts = known.contexts});
+  };
   if (known.stay == KnownClient::Stay::Leaving) {
     const auto how = !fails      ? LeaveEnded::How::Off
                      : one_in(2) ? LeaveEnded::How::On
                                  : LeaveEnded::How::Halfway;
-    known.stay = how == LeaveEnded::How::On ? KnownClient::Stay::On : KnownClient::Stay::Off;
     known.contexts.clear();
     if (how == LeaveEnded::How::Off && manners_ == Manners::Any) {
       known.contexts[static_cast<PlaceId>(chance(places - 1))] = chance(100);
     }
+    if (how != LeaveEnded::How::On) report(true);
+    known.stay = how == LeaveEnded::How::On ? KnownClient::Stay::On : KnownClient::Stay::Off;
     return tell(LeaveEnded{id, how, known.contexts});
   }
+  const auto how = !fails      ? ReturnEnded::How::Back
+                   : one_in(2) ? ReturnEnded::How::Off
+                               : ReturnEnded::How::Halfway;
+  if (!fails) report(false);
   known.stay = fails ? KnownClient::Stay::Off : KnownClient::Stay::On;
-  if (!fails) {
-    for (const auto& [place, bytes] : known.contexts) {
-      foreign_[place] = std::min(foreign_[place] + bytes, capacity);
-    }
-    known.contexts.clear();
+  known.keeps_room = how == ReturnEnded::How::Halfway;
+  if (!fails) have_arrived(std::exchange(known.contexts, {}));
+  tell(ReturnEnded{id, how});
+}
+
+void NodeHistory::have_arrived(const std::map<PlaceId, Size>& contexts) {
+  for (const auto& [place, bytes] : contexts) {
+    foreign_[place] = std::min(foreign_[place] + bytes, capacity);
   }
-  tell(ReturnEnded{id, !fails});
 }
 
 // What is more than before may be contexts that a helper has just brought back.
@@ -106,7 +123,7 @@ void NodeHistory::see_foreign_use(PlaceId place, Size bytes) {
   Size returning = 0;
   for (const auto& [id, client] : clients_) {
     const auto back = client.contexts.find(place);
-    const bool counts = client.stay == KnownClient::Stay::Returning;
+    const bool counts = client.stay == KnownClient::Stay::Returning || client.keeps_room;
     returning += counts && back != client.contexts.end() ? back->second : 0;
   }
   Size& foreign = foreign_[place];
@@ -122,7 +139,8 @@ void NodeHistory::check_contexts() {
     const bool is_away = is_off_devices(stay);
     const auto known = clients_[id].stay;
     EXPECT_EQ(is_away, known == KnownClient::Stay::Off || known == KnownClient::Stay::Returning);
-    const bool may_keep = stay == DeviceStay::Gathering || stay == DeviceStay::Returning;
+    const bool may_keep =
+        stay == DeviceStay::Gathering || stay == DeviceStay::Returning || client.deep.must_return;
     EXPECT_TRUE(may_keep || client.deep.coming_back.empty()) << "room for nobody";
     // Whoever is awaited is on its way, or rests after a failure.
     const bool is_awaited = client.deep.has_held_calls || client.deep.must_return;
