@@ -331,6 +331,8 @@ void Broker::carry_out(const Decision& decision, Microseconds now) {
     begin_deep_pause(leaving->client, DeepPauseWay::Off);
   } else if (const auto* returning = std::get_if<ReturnRequested>(&decision)) {
     begin_deep_pause(returning->client, DeepPauseWay::Back);
+  } else if (const auto* away = std::get_if<ReturnRefused>(&decision)) {
+    log_refusal(*away);
   } else if (const auto* off = std::get_if<TurnsSuspended>(&decision)) {
     CUVMM_LOG(Warning,
               "work of %s outlasted its turn: in flight for %.0f ms, at most %.0f ms are allowed; "

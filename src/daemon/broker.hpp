@@ -165,6 +165,9 @@ class Broker {
   void regroup_time(const node::Decisions& decisions, node::Microseconds now);
   void pause_groups_together(const node::Decisions& decisions);
   void begin_deep_pause(node::ClientId client, DeepPauseWay way);
+  void log_refusal(const node::ReturnRefused& refused) const;
+  // The clients that hold memory of the place, or are guaranteed some.
+  std::vector<node::ClientId> claimants(node::PlaceId place, node::ClientId without) const;
   std::map<node::PlaceId, Size> contexts_at(const node::ContextSizes& sizes) const;
   void show_pause(ConnectionId id, node::ClientId client) const;
   void note_move(const node::ReclaimRequested& asked, node::Microseconds now);

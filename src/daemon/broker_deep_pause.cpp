@@ -86,6 +86,32 @@ void Broker::deep_pause_ended(ClientId client, DeepPauseWay way, const HelperRep
   tell(LeaveEnded{client, how, contexts_at({report.left.begin(), report.left.end()})}, now);
 }
 
+std::vector<ClientId> Broker::claimants(PlaceId place, ClientId without) const {
+  std::vector<ClientId> found;
+  for (const auto& [id, client] : policy_.books().clients()) {
+    const bool claims = client.leased(place) != 0 || client.guarantee(place) != 0;
+    if (claims && id != without) found.push_back(id);
+  }
+  return found;
+}
+
+void Broker::log_refusal(const ReturnRefused& refused) const {
+  const NodeBooks& books = policy_.books();
+  std::string claims;
+  for (const ClientId id : claimants(refused.place, refused.client)) {
+    const NodeClient& client = *books.find_client(id);
+    claims += ", " + name_of(id) + " holds " + print_size(client.leased(refused.place)) + " (" +
+              print_size(client.guarantee(refused.place)) + " guaranteed)";
+  }
+  const NodePlace& place = *books.find_place(refused.place);
+  CUVMM_LOG(Warning,
+            "%s stays off its devices, and its calls wait: its contexts need %s of the %s on %s; "
+            "foreign memory takes %s%s; end a program, or lower a guarantee with `cuvmm set`",
+            name_of(refused.client).c_str(), print_size(refused.bytes).c_str(),
+            print_size(place.capacity).c_str(), place_name(refused.place).c_str(),
+            print_size(place.foreign).c_str(), claims.c_str());
+}
+
 void Broker::show_pause(ConnectionId id, ClientId client) const {
   const NodeClient* const known = policy_.books().find_client(client);
   if (known == nullptr || !known->deep.can_leave) return;

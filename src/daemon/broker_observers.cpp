@@ -101,7 +101,8 @@ void Broker::show_state(ConnectionId id, Microseconds now) const {
   show(StateEnd{.up_for = now - began_.value_or(now)});
 }
 
-// The clients that have been asked for memory of the place, or else those with a turn.
+// The clients that have been asked for memory of the place, or else those with a turn. Those that
+// leave no room for its contexts, if it cannot return to its devices.
 std::string Broker::awaited_by(ClientId client, PlaceId place) const {
   if (policy_.waited_for(client, place) == 0) return "";
   std::string names;
@@ -110,6 +111,11 @@ std::string Broker::awaited_by(ClientId client, PlaceId place) const {
     if (!names.empty()) names += ", ";
     names += name_of(other);
   };
+  const bool lacks_room = policy_.books().find_client(client)->deep.lacks_room_at == place;
+  if (lacks_room) {
+    for (const ClientId other : claimants(place, client)) add(other);
+    return names.empty() ? "foreign memory" : names;
+  }
   for (const OpenReclaim& open : policy_.open_reclaims().all()) {
     if (open.place == place) add(open.client);
   }

@@ -36,9 +36,10 @@ struct DeepPauseFacts {
   bool must_return = false;       // it stands halfway
   Microseconds helper_until = 0;  // while one acts on it: after that no other client waits for it
   Microseconds no_return_before = 0;
-  Microseconds return_rest = 0;              // after the next failure; 0: the shortest
-  std::map<PlaceId, Size> contexts = {};     // what has left each device
-  std::map<PlaceId, Size> coming_back = {};  // of that, what has room again, or is there again
+  Microseconds return_rest = 0;               // after the next failure; 0: the shortest
+  std::map<PlaceId, Size> contexts = {};      // what has left each device
+  std::optional<PlaceId> lacks_room_at = {};  // no room could be gathered for them there
+  std::map<PlaceId, Size> coming_back = {};   // of that, what has room again, or is there again
 };
 
 struct NodeClient {

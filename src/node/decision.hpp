@@ -119,9 +119,18 @@ struct ReturnRequested {
   ClientId client = 0;
 };
 
-using Decision = std::variant<LeaseGranted, LeaseRefused, TermsRefused, CapacityRefused,
-                              ReclaimRequested, ReclaimEnded, AnswerStale, TurnStarted, TurnEnded,
-                              GroupChanged, TurnsSuspended, LeaveRequested, ReturnRequested>;
+// No room can be gathered for its contexts. It stays off its devices, and the policy goes on
+// trying. Once until it has room.
+struct ReturnRefused {
+  ClientId client = 0;
+  PlaceId place = 0;
+  Size bytes = 0;
+};
+
+using Decision =
+    std::variant<LeaseGranted, LeaseRefused, TermsRefused, CapacityRefused, ReclaimRequested,
+                 ReclaimEnded, AnswerStale, TurnStarted, TurnEnded, GroupChanged, TurnsSuspended,
+                 LeaveRequested, ReturnRequested, ReturnRefused>;
 using Decisions = std::vector<Decision>;
 
 }  // namespace cuvmm::node

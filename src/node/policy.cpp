@@ -48,7 +48,10 @@ Size NodePolicy::waited_for(ClientId client, PlaceId place) const {
   for (const Ask& ask : asks_) {
     if (ask.asked.client == client && ask.asked.place == place) sum += ask.asked.bytes;
   }
-  return sum;
+  // Between two attempts to gather room for its return.
+  const NodeClient* const known = books_.find_client(client);
+  if (known == nullptr || known->deep.stay != DeviceStay::Off) return sum;
+  return sum + (known->deep.lacks_room_at == place ? known->deep.contexts.at(place) : 0);
 }
 
 // A report changes nothing while no client waits for memory or holds too much. That is nearly all

@@ -33,7 +33,7 @@ class NodePolicy {
     return static_cast<std::size_t>(std::count_if(
         asks_.begin(), asks_.end(), [](const Ask& ask) { return !ask.is_for_contexts; }));
   }
-  // Bytes that a client's waiting requests ask for at a place.
+  // Bytes that a client's waiting requests ask for at a place, and its contexts if it returns.
   Size waited_for(ClientId client, PlaceId place) const;
 
   static constexpr std::size_t most_waiting_of_a_client = 16;
@@ -123,6 +123,7 @@ class NodePolicy {
   void gather_for_returns();
   void let_return();
   void give_up_return(ClientId id);
+  void refuse_return(const LeaseRequested& asked);
   void rest(DeepPauseFacts& deep) const;
   void follow_last_report(ClientId id);
   bool has_asks(ClientId id) const;

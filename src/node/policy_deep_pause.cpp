@@ -31,6 +31,7 @@ void NodePolicy::follow_last_report(ClientId id) {
     books_.end_coming_back(id, NodeBooks::Arrived::Yes);
     deep.stay = DeviceStay::On;
     deep.must_return = false;
+    deep.lacks_room_at.reset();
   } else if (deep.stay == DeviceStay::On) {  // an earlier service may have taken it off
     deep.stay = DeviceStay::Off;
     deep.contexts = deep.says_contexts;
@@ -85,6 +86,14 @@ void NodePolicy::give_up_return(ClientId id) {
   DeepPauseFacts& deep = books_.find_client(id)->deep;
   deep.stay = DeviceStay::Off;
   rest(deep);
+}
+
+void NodePolicy::refuse_return(const LeaseRequested& asked) {
+  give_up_return(asked.client);
+  std::optional<PlaceId>& place = books_.find_client(asked.client)->deep.lacks_room_at;
+  if (place) return;
+  place = asked.place;
+  decisions_.emplace_back(ReturnRefused{asked.client, asked.place, asked.bytes});
 }
 
 void NodePolicy::rest(DeepPauseFacts& deep) const {
@@ -184,6 +193,7 @@ void NodePolicy::let_return() {
         [&, of = id](const Ask& ask) { return ask.is_for_contexts && ask.asked.client == of; });
     if (still_gathers) continue;
     send_helper(id, DeviceStay::Returning);
+    books_.find_client(id)->deep.lacks_room_at.reset();
     ++returning;
     decisions_.emplace_back(ReturnRequested{id});
   }

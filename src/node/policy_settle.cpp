@@ -238,7 +238,7 @@ bool NodePolicy::grant(std::size_t ask) {
 
 bool NodePolicy::refuse(std::size_t ask, RefusalReason why) {
   const LeaseRequested asked = asks_[ask].asked;
-  if (asks_[ask].is_for_contexts) return give_up_return(asked.client), true;
+  if (asks_[ask].is_for_contexts) return refuse_return(asked), true;
   asks_.erase(asks_.begin() + static_cast<std::ptrdiff_t>(ask));
   refuse_now(asked, why);
   return true;

@@ -122,6 +122,24 @@ TEST_F(ProgramsOffTheirDevices, TheCommandLineShowsThatAProgramIsOffTheCard) {
   expect_all_right();
 }
 
+TEST_F(ProgramsOffTheirDevices, TheServiceSaysWhoLeavesNoRoomForAReturn) {
+  start_with({});
+  pause_a_program_deeply();
+  give_back();
+  auto guaranteed = RawClient::at(*this, "guaranteed", 250 * MiB);
+  program().tell("check");
+  EXPECT_TRUE(logs("idle stays off its devices, and its calls wait: its contexts need 16.0 MiB"));
+  EXPECT_TRUE(logs("guaranteed holds 0 B (250 MiB guaranteed)"));
+  const std::string json = run({CUVMM_BIN "/cuvmm", "top", "--json"});
+  EXPECT_NE(json.find("\"waits_for\": \"guaranteed\""), std::string::npos) << json;
+  EXPECT_NE(json.find("\"waited_for_bytes\": 16777216"), std::string::npos) << json;
+  guaranteed.close();
+  EXPECT_TRUE(program().says("right 1"));
+  const std::string log = read_file("service.log");
+  EXPECT_EQ(log.find("stays off its devices"), log.rfind("stays off its devices")) << log;
+  expect_all_right();
+}
+
 // The service did not ask for this pause, so only the command ends it.
 TEST_F(ProgramsOffTheirDevices, AProgramThatACommandHasPausedIsLeftAlone) {
   start_with({});

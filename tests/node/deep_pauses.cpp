@@ -207,6 +207,30 @@ TEST_F(DeepPauses, AReturnLeavesRoomForAllThatIsGuaranteedToOthers) {
   EXPECT_TRUE(world.is_granted(request));
 }
 
+TEST_F(DeepPauses, AReturnWithoutRoomIsRefusedOnceAndShownAsWaiting) {
+  const ClientId client = come_and_leave(5);
+  const ClientId guaranteed = world.come(terms(96));
+  pause(client, true);
+  for (int i = 0; i < 3; ++i) {
+    const auto refused = world.all<ReturnRefused>();
+    ASSERT_EQ(refused.size(), 1u);
+    EXPECT_EQ(refused[0].client, client);
+    EXPECT_EQ(refused[0].place, card);
+    EXPECT_EQ(refused[0].bytes, 5 * GiB);
+    EXPECT_EQ(world.policy.waited_for(client, card), 5 * GiB);
+    EXPECT_EQ(world.policy.waited_for(client, other_card), 0u);
+    world.after(minute);
+  }
+  world.tell(ClientLeft{guaranteed});
+  world.after(minute);
+  ASSERT_EQ(returns(), 1u);
+  EXPECT_EQ(world.policy.waited_for(client, card), 0u);
+  cannot_return(client);
+  world.come(terms(96));
+  world.after(minute);
+  EXPECT_EQ(world.all<ReturnRefused>().size(), 2u);
+}
+
 TEST_F(DeepPauses, WhatIsGuaranteedToAClientHasRoomForItsContexts) {
   const ClientId client = come_and_leave(5);
   ClientTerms guaranteed = leaving_after(minute);

@@ -104,6 +104,7 @@ class NodeHistory {
   void take_note(const TurnsSuspended&) {}
   void take_note(const LeaveRequested& leaving);
   void take_note(const ReturnRequested& returning);
+  void take_note(const ReturnRefused& refused);
   void check_contexts();
   void remove(std::map<ClientId, KnownClient>::iterator client);
   void check();

@@ -65,6 +65,12 @@ void NodeHistory::take_note(const ReturnRequested& returning) {
   helpers_.push_back({returning.client, now_ + chance(100'000)});
 }
 
+void NodeHistory::take_note(const ReturnRefused& refused) {
+  const KnownClient& known = clients_[refused.client];
+  EXPECT_EQ(known.stay, KnownClient::Stay::Off);
+  EXPECT_EQ(known.contexts.at(refused.place), refused.bytes);
+}
+
 void NodeHistory::end_helpers_that_are_due() {
   for (std::size_t i = 0; i < helpers_.size();) {
     if (helpers_[i].ends_at > now_) {
