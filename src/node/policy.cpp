@@ -51,7 +51,9 @@ Size NodePolicy::waited_for(ClientId client, PlaceId place) const {
   // Between two attempts to gather room for its return.
   const NodeClient* const known = books_.find_client(client);
   if (known == nullptr || known->deep.stay != DeviceStay::Off) return sum;
-  return sum + (known->deep.lacks_room_at == place ? known->deep.contexts.at(place) : 0);
+  if (known->deep.lacks_room_at != place) return sum;
+  const auto contexts = known->deep.contexts.find(place);
+  return sum + (contexts == known->deep.contexts.end() ? 0 : contexts->second);
 }
 
 // A report changes nothing while no client waits for memory or holds too much. That is nearly all
