@@ -175,16 +175,18 @@ DeepReturnOutcome return_to_devices(pid_t process, const AskProcess& ask) {
   const auto failed = [](const std::string& why, End end = End::Unknown) {
     return DeepReturnOutcome{.end = end, .why = why, .times = {}};
   };
-  const DeepReturnOutcome was_back{.end = End::OnDevices, .why = {}, .times = {}};
+  const auto was_back = [] {
+    return DeepReturnOutcome{.end = End::OnDevices, .why = {}, .times = {}};
+  };
   const Told seen = tell(ask, ControlWhat::State);
   if (!seen.answer) return failed(seen.why);
-  if (seen.answer->presence == Presence::OnDevices) return was_back;
+  if (seen.answer->presence == Presence::OnDevices) return was_back();
   const auto lock = lock_for_checkpoint(process, share::Deadline::after(a_while));
   if (!lock.ok()) return failed(lock.error().text());
   // Another command may have brought it back while this one waited.
   const Told now = tell(ask, ControlWhat::State);
   if (!now.answer) return failed(now.why);
-  if (now.answer->presence == Presence::OnDevices) return was_back;
+  if (now.answer->presence == Presence::OnDevices) return was_back();
   auto checkpoint = ProcessCheckpoint::of(process);
   if (!checkpoint.ok()) return failed(checkpoint.error().text());
   const auto is_off = checkpoint->is_off();
