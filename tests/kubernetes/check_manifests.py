@@ -65,6 +65,14 @@ class Manifests(unittest.TestCase):
                     capture_output=True, text=True, timeout=30, check=False)
                 self.assertEqual(ended.returncode, 0, f"{name}: {program}: {ended.stderr}")
 
+    def test_the_service_can_load_what_it_uses_of_the_driver(self):
+        service = next(one for one in daemon_set("cuvmm.yaml")["containers"]
+                       if one["name"] == "cuvmmd")
+        variables = {one["name"]: one["value"] for one in service["env"]}
+        # libcuda, for the helpers of deep pauses, and NVML.
+        self.assertEqual(set(variables["NVIDIA_DRIVER_CAPABILITIES"].split(",")),
+                         {"compute", "utility"})
+
     def test_pods_request_the_plugins_resource(self):
         said = subprocess.run([BUILD / "bin/cuvmm-device-plugin", "--help"], capture_output=True,
                               text=True, timeout=30, check=True).stdout
