@@ -106,6 +106,7 @@ class HelpersThatAreKilled : public DeepPausesOfANode,
   static std::string slow(const std::string& call) { return "VMM_SIM_DELAY=" + call + "=800ms"; }
   void kill_helper() {
     const pid_t process = helper();
+    ASSERT_GT(process, 0);
     ::usleep(300'000);
     ::kill(process, SIGKILL);
   }
@@ -147,9 +148,11 @@ INSTANTIATE_TEST_SUITE_P(Programs, HelpersKilledOnTheWayBack,
                                            "cuCheckpointProcessUnlock"),
                          [](const auto& call) { return call.param; });
 
+class ProgramsWhoseHelpersAreKilled : public HelpersThatAreKilled {};
+
 // Between restore and unlock. The contexts of 16 MiB would not fit beside what is guaranteed a
 // second time.
-TEST_F(HelpersThatAreKilled, AfterARestoreNeedNoMoreRoom) {
+TEST_F(ProgramsWhoseHelpersAreKilled, NeedNoMoreRoomAfterARestore) {
   start_with({slow("cuCheckpointProcessUnlock")});
   pause_a_program_deeply();
   give_back();
