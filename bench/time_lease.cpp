@@ -60,8 +60,10 @@ class NobodysMemory final : public lease::Tenant {
   Size cold(const LeasedBudget&) override { return 0; }
   void move_out_cold(LeasedBudget&, Size, Duration) override {}
   bool is_idle() override { return false; }
-  Result<void> pause(Duration, const Fellows&) override { return {}; }
+  Result<void> pause(Duration, const Fellows&, const std::function<void()>&) override { return {}; }
   Result<void> resume(Come) override { return {}; }
+  void return_ahead() override {}
+  void leave_again() override {}
   bool is_paused() const override { return false; }
   bool has_held_calls() const override { return false; }
   bool is_off_devices() const override { return false; }

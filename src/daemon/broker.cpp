@@ -236,8 +236,14 @@ bool Broker::on(ConnectionId id, Party& party, const LeaseAsk& said, Microsecond
     say(id, LeaseRefusal{.request = said.request, .why = RefusalReason::UnknownPlace});
     return true;
   }
-  tell(LeaseRequested{id, said.request, *place, said.bytes, said.at_once}, now);
+  const bool in_parts = party.takes_parts == said.request;
+  tell(LeaseRequested{id, said.request, *place, said.bytes, said.at_once, in_parts}, now);
   return true;
+}
+
+bool Broker::on(ConnectionId /*id*/, Party& party, const TakesParts& said, Microseconds /*now*/) {
+  party.takes_parts = said.request;
+  return party.is_client;
 }
 
 bool Broker::on(ConnectionId id, Party& party, const LeaseCancel& said, Microseconds now) {
@@ -248,7 +254,15 @@ bool Broker::on(ConnectionId id, Party& party, const LeaseCancel& said, Microsec
 
 bool Broker::on(ConnectionId id, Party& party, const LeaseReturn& said, Microseconds now) {
   if (!party.is_client) return false;
-  if (const auto place = place_of(said.place)) tell(LeaseReturned{id, *place, said.bytes}, now);
+  const auto place = place_of(said.place);
+  if (!place) return true;
+  for (Move& move : moves_) {
+    const bool goes_on = move.is_open && move.state.step == ReclaimStep::Pause;
+    if (!goes_on || move.client != id || move.state.place != said.place) continue;
+    move.state.returned += said.bytes;
+    break;
+  }
+  tell(LeaseReturned{id, *place, said.bytes}, now);
   return true;
 }
 
@@ -308,6 +322,8 @@ void Broker::carry_out(const Decision& decision, Microseconds now) {
   };
   if (const auto* granted = std::get_if<LeaseGranted>(&decision)) {
     say(granted->client, LeaseGrant{granted->request});
+  } else if (const auto* part = std::get_if<PartGranted>(&decision)) {
+    say(part->client, LeasePart{part->request, part->bytes});
   } else if (const auto* refused = std::get_if<LeaseRefused>(&decision)) {
     say(refused->client, refusal_of(*refused));
   } else if (const auto* asked = std::get_if<ReclaimRequested>(&decision)) {

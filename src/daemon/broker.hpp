@@ -100,6 +100,7 @@ class Broker {
     std::optional<node::TermsAsk> set_by_hand = {};  // `cuvmm set`
     std::optional<std::uint32_t> cap_wish = {};      // of a client that shares device time
     std::optional<std::uint32_t> cap_by_hand = {};
+    std::optional<node::RequestId> takes_parts = {};  // of the grant; the last that said so
     bool pauses_with_group = false;
     bool waits_for_nobody = false;  // whatever it shares (--group none)
   };
@@ -121,6 +122,7 @@ class Broker {
   bool on(ConnectionId id, Party& party, const node::HeldAlready& said, node::Microseconds now);
   bool on(ConnectionId id, Party& party, const node::LeaseAsk& said, node::Microseconds now);
   bool on(ConnectionId id, Party& party, const node::LeaseCancel& said, node::Microseconds now);
+  bool on(ConnectionId id, Party& party, const node::TakesParts& said, node::Microseconds now);
   bool on(ConnectionId id, Party& party, const node::LeaseReturn& said, node::Microseconds now);
   bool on(ConnectionId id, Party& party, const node::UseReport& said, node::Microseconds now);
   bool on(ConnectionId id, Party& party, const node::ReclaimAnswer& said, node::Microseconds now);

@@ -185,12 +185,26 @@ void NodeHistory::after(const ReclaimRequested& decision, Microseconds now) {
   events_.back().step = decision.step;
 }
 
+// A pause that goes on returns what it has released.
+void NodeHistory::before(const LeaseReturned& event, Microseconds) {
+  Known* const known = find(event.client);
+  if (known == nullptr) return;
+  const std::string place = names_.place(event.place);
+  const auto open = std::find_if(events_.begin(), events_.end(), [&](const Happened& one) {
+    return one.is_open_pause() && one.sample.client == known->label && one.sample.device == place;
+  });
+  if (open != events_.end()) add_returned(*open, *known, event.bytes);
+}
+
 void NodeHistory::before(const ReclaimAnswered& event, Microseconds) {
   Happened* const open = find_reclaim(event.client, event.revision);
   Known* const known = find(event.client);
-  if (open == nullptr || known == nullptr) return;
-  open->sample.bytes += event.returned;
-  known->tally.reclaims[{open->sample.device, open->step}].bytes += event.returned;
+  if (open != nullptr && known != nullptr) add_returned(*open, *known, event.returned);
+}
+
+void NodeHistory::add_returned(Happened& reclaim, Known& by, Size bytes) {
+  reclaim.sample.bytes += bytes;
+  by.tally.reclaims[{reclaim.sample.device, reclaim.step}].bytes += bytes;
 }
 
 void NodeHistory::after(const ReclaimEnded& decision, Microseconds now) {

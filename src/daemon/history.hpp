@@ -57,11 +57,16 @@ class NodeHistory {
     node::Microseconds at = 0;
     node::Revision revision = 0;  // of a reclaim request
     node::ReclaimStep step = {};
+
+    bool is_open_pause() const {
+      return revision != 0 && step == node::ReclaimStep::Pause && sample.outcome.empty();
+    }
   };
 
   void before(const node::ClientCame& event, node::Microseconds now);
   void before(const node::LeaseRequested& event, node::Microseconds now);
   void before(const node::RequestCancelled& event, node::Microseconds now);
+  void before(const node::LeaseReturned& event, node::Microseconds now);
   void before(const node::ReclaimAnswered& event, node::Microseconds now);
   template <class Other>
   void before(const Other&, node::Microseconds) {}
@@ -79,6 +84,7 @@ class NodeHistory {
 
   Known* find(node::ClientId client);
   Happened* find_reclaim(node::ClientId client, node::Revision revision);
+  void add_returned(Happened& reclaim, Known& by, Size bytes);
   void note_wait(node::ClientId client, node::RequestId request, node::Microseconds now);
   bool note_again(const observe::NodeEventSample& refused, node::Microseconds now);
   observe::NodeEventSample& add(observe::NodeEventKind kind, node::ClientId client,

@@ -86,15 +86,14 @@ class Control::Alone {
   bool is_mine_ = false;
 };
 
-Result<PauseReport> Control::pause(Duration timeout, Strict strict, const StillWanted& is_wanted,
-                                   const StillWanted& may_move) {
+Result<PauseReport> Control::pause(Duration timeout, Strict strict, const PauseWatch& watch) {
   if (HookBypass::is_active()) return Error::invalid("pause", "from within a call");
   const Alone alone{busy_, Busy::Request, a_moment, upkeep_at_most};
   if (!alone.is_mine()) return Error::invalid("pause", "another pause or resume is under way");
   if (stays_out_.load()) return Error::invalid("pause", "the process is about to end");
   if (placement_.is_stuck()) return Error::invalid("pause", "its memory is still being moved");
   const HookBypass bypass;
-  const auto paused = pauser_.pause(timeout, strict, is_wanted, may_move);
+  const auto paused = pauser_.pause(timeout, strict, watch);
   if (paused.ok()) pauses_.note(*paused);
   publish();
   start_looking_after_host();
@@ -116,6 +115,22 @@ Result<PauseReport> Control::resume(Partly partly) {
   return resumed;
 }
 
+void Control::return_ahead() {
+  const Alone alone{busy_, Busy::Request, a_moment, upkeep_at_most};
+  if (!alone.is_mine() || presence() != share::Presence::OnDevices) return;
+  const HookBypass bypass;
+  pauser_.return_ahead();
+  publish();
+}
+
+void Control::leave_again() {
+  const Alone alone{busy_, Busy::Request, a_moment, upkeep_at_most};
+  if (!alone.is_mine() || presence() != share::Presence::OnDevices) return;
+  const HookBypass bypass;
+  pauser_.leave_again();
+  publish();
+}
+
 Result<void> Control::leave_devices(const share::LeftMemory& expected) {
   constexpr const char* leaving = "leave the devices";
   const Alone alone{busy_, Busy::Request, a_moment, upkeep_at_most};
@@ -123,6 +138,7 @@ Result<void> Control::leave_devices(const share::LeftMemory& expected) {
   if (!pauser_.is_paused()) return Error::invalid(leaving, "it is not paused");
   if (presence() == share::Presence::OnDevices) {
     const HookBypass bypass;
+    pauser_.leave_again();
     forget_ended_work_();
     set_left(expected);
   }
@@ -323,7 +339,7 @@ share::ControlAnswer Control::answer(const share::ControlRequest& request,
   share::ControlAnswer said;
   switch (request.what) {
     case share::ControlWhat::Pause:
-      said = as_answer(pause(timeout, strict ? Strict::Yes : Strict::No, is_wanted));
+      said = as_answer(pause(timeout, strict ? Strict::Yes : Strict::No, {.is_wanted = is_wanted}));
       break;
     case share::ControlWhat::Resume:
       said = as_answer(resume(partly ? Partly::Yes : Partly::No));

@@ -46,11 +46,12 @@ class Control {
   // exit.
   void shut_down();
 
-  Result<PauseReport> pause(Duration timeout, Strict strict,
-                            const StillWanted& is_wanted = &always_wanted,
-                            const StillWanted& may_move = &always_wanted);
+  Result<PauseReport> pause(Duration timeout, Strict strict, const PauseWatch& watch = {});
   // Refused while the process is off its devices, where a driver call would block.
   Result<PauseReport> resume(Partly partly);
+  // Nothing happens if another operation is in progress, or while the process is off its devices.
+  void return_ahead();
+  void leave_again();
   // For a process outside that takes this one off its devices, or brings it back: State,
   // LeaveDevices, HasLeft and HasReturned of share::ControlWhat.
   share::ControlAnswer agree(const share::ControlRequest& request);

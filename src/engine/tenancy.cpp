@@ -118,18 +118,28 @@ bool Tenancy::is_idle() {
   return engine_.serving()->memory.clock().wait_for_everything(0);
 }
 
-Result<void> Tenancy::pause(Duration within, const Fellows& fellows) {
+Result<void> Tenancy::pause(Duration within, const Fellows& fellows,
+                            const std::function<void()>& has_released) {
   const Busy busy{is_busy_, stays_out_};
   if (!busy.may_go_on() || engine_.control() == nullptr) {
     return Error::invalid("pause", "the process is about to end");
   }
-  TRY(engine_.control()->pause(within, Strict::No, fellows.still_working, fellows.may_move));
+  TRY(engine_.control()->pause(within, Strict::No,
+                               {fellows.still_working, fellows.may_move, has_released}));
   return {};
 }
 
 Result<void> Tenancy::resume(Come how) {
   TRY(engine_.control()->resume(how == Come::Partly ? Partly::Yes : Partly::No));
   return {};
+}
+
+void Tenancy::return_ahead() {
+  if (engine_.control() != nullptr) engine_.control()->return_ahead();
+}
+
+void Tenancy::leave_again() {
+  if (engine_.control() != nullptr) engine_.control()->leave_again();
 }
 
 bool Tenancy::is_paused() const {

@@ -32,8 +32,11 @@ class Tenancy final : private lease::Tenant {
   Size cold(const LeasedBudget& budget) override;
   void move_out_cold(LeasedBudget& budget, Size wanted, Duration within) override;
   bool is_idle() override;
-  Result<void> pause(Duration within, const Fellows& fellows) override;
+  Result<void> pause(Duration within, const Fellows& fellows,
+                     const std::function<void()>& has_released) override;
   Result<void> resume(Come how) override;
+  void return_ahead() override;
+  void leave_again() override;
   bool is_paused() const override;
   bool has_held_calls() const override;
   bool is_off_devices() const override;

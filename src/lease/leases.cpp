@@ -135,10 +135,11 @@ void Leases::send_packet(const std::vector<std::byte>& packet) {
   if (sent < 0) ::shutdown(socket_.number(), SHUT_RDWR);
 }
 
-RequestId Leases::ask(Leased& place, Size bytes, bool at_once) {
+RequestId Leases::ask(Leased& place, Size bytes, Ask how) {
   const RequestId request = ++last_request_;
   pending_.push_back({.request = request, .place = &place, .bytes = bytes});
-  send(LeaseAsk{request, place.uuid, bytes, at_once});
+  if (how == Ask::InParts) send(TakesParts{request});
+  send(LeaseAsk{request, place.uuid, bytes, how == Ask::AtOnce});
   return request;
 }
 
@@ -179,7 +180,7 @@ Lessor::Extended Leases::extend_at_once(Holding& holding, Leased& place, Size si
   if (surplus >= size) return Extended::Yes;
   const Size missing = size - surplus;
   for (Size bytes = std::max(missing, batch_of(place));;) {
-    const RequestId request = ask(place, bytes, true);
+    const RequestId request = ask(place, bytes, Ask::AtOnce);
     const auto answered = answer_to(holding, request, now_ns() + a_moment);
     if (!answered) {
       is_silent_ = true;
@@ -222,7 +223,7 @@ bool Leases::wait_until_leased(LeasedBudget& budget, Size size, std::uint64_t un
       heard_.wait_for(holding, std::chrono::milliseconds{20});
       return true;
     }
-    const RequestId request = ask(*place, size - surplus, false);
+    const RequestId request = ask(*place, size - surplus, Ask::Whole);
     const auto answered = answer_to(holding, request, longest);
     if (!answered) {
       send(LeaseCancel{request});

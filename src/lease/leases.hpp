@@ -62,7 +62,7 @@ class Leases final : public Lessor {
     node::PlaceUuid uuid{};
     Size memory = 0;
     bool has_terms = false;
-    Size away = 0;                        // of a paused program: bytes it needs to resume
+    Size resumes_with = 0;                // of a paused program: bytes held before; 0: not paused
     node::RequestId comes_back_with = 0;  // the request for them; 0: none
     node::UseReport reported = {};
     std::uint64_t reported_at = 0;
@@ -71,6 +71,7 @@ class Leases final : public Lessor {
     Size held_before = 0;           // a pause
 
     bool is_host() const { return uuid == Lessor::the_host; }
+    Size missing() const;  // to resume
   };
   struct Pending {
     node::RequestId request = 0;
@@ -80,6 +81,7 @@ class Leases final : public Lessor {
     node::RefusalReason why = node::RefusalReason::UnknownPlace;
     Size free = 0;
     Size foreign = 0;
+    bool has_parts = false;  // some of it has been granted
   };
 
   // The connection's thread.
@@ -95,6 +97,8 @@ class Leases final : public Lessor {
   bool take_note(const node::Rejected& said);
   bool take_note(const node::PlaceTerms& said);
   bool take_note(const node::LeaseGrant& said);
+  bool take_note(const node::LeasePart& said);
+  void note_new_room();
   bool take_note(const node::LeaseRefusal& said);
   bool take_note(const node::ReclaimDemand& said);
   bool take_note(const node::PauseWithGroup& said);
@@ -112,15 +116,20 @@ class Leases final : public Lessor {
   Size answer(const node::ReclaimDemand& demand, node::ReclaimOutcome outcome, Size most);
   void give_again_later(const node::ReclaimDemand& demand);
   bool pause_for(const node::ReclaimDemand& demand);
+  void return_what_is_released();
+  void note_what_is_away();
   bool pauses_with_group(const node::ReclaimDemand& demand);
   std::optional<Duration> work_deadline(const node::ReclaimDemand& demand);
   // Drops what the service has said about that pause.
   void forget_how_to_pause(const node::ReclaimDemand& demand);
-  Result<void> pause_with_group(Duration within, const node::ReclaimDemand& demand);
+  Result<void> pause_with_group(Duration within, const node::ReclaimDemand& demand,
+                                const std::function<void()>& has_released);
   bool may_move_with_group(std::uint64_t until);
   void wait_for_group(Holding& holding, std::uint64_t until);
   void bring_back(std::uint64_t now);
-  bool has_all_to_come_back();
+  enum class Room : std::uint8_t { All, Some, None, Refused };
+  Room room_to_come_back();
+  void leave_again();
   void agree(const node::PresenceDemand& demand);
   void report_presence();
   static void say_who_can_bring_back();
@@ -133,7 +142,8 @@ class Leases final : public Lessor {
   template <class Kind>
   void send(const Kind& message);
   node::HeldAlready use_of(const Leased& place, Size held) const;
-  node::RequestId ask(Leased& place, Size bytes, bool at_once);
+  enum class Ask : std::uint8_t { AtOnce, Whole, InParts };
+  node::RequestId ask(Leased& place, Size bytes, Ask how);
   std::optional<Pending> answer_to(Holding& holding, node::RequestId request, std::uint64_t until);
   Extended extend_at_once(Holding& holding, Leased& place, Size size);
   bool wait_until_leased(LeasedBudget& budget, Size size, std::uint64_t until,
@@ -154,12 +164,14 @@ class Leases final : public Lessor {
   Grants grants_;                // connection's thread only
   bool shares_time_ = false;     // the same
   std::uint64_t paused_at_ = 0;  // at the service's request; second thread only
+  bool is_partly_back_ = false;  // the same; ahead of the resume
   bool tenant_is_idle_ = false;  // the same
   std::uint64_t looked_at_ = 0;  // the same
 
   mutable Lock lock_{LockOrder::Leases};  // guards all members below
   Condition heard_;                       // signalled when the service has sent something
   Condition work_;                        // signalled when the second thread has work
+  bool has_new_room_ = false;             // a lease has grown since it last looked
   Standing standing_ = Standing::Apart;
   bool has_started_ = false;
   bool is_silent_ = false;          // it did not answer in time

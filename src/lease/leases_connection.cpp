@@ -123,8 +123,8 @@ void Leases::listen() {
     const Holding holding{lock_};
     is_silent_ = false;
     const bool goes_on =
-        hear_one_of<Accepted, Rejected, PlaceTerms, LeaseGrant, LeaseRefusal, ReclaimDemand,
-                    PauseWithGroup, NextGroupStep, WorkDeadline, PresenceDemand>(
+        hear_one_of<Accepted, Rejected, PlaceTerms, LeaseGrant, LeasePart, LeaseRefusal,
+                    ReclaimDemand, PauseWithGroup, NextGroupStep, WorkDeadline, PresenceDemand>(
             std::span{packet}.first(static_cast<std::size_t>(got)),
             [this](const auto& said) { return take_note(said); });
     heard_.notify_all();
@@ -222,6 +222,7 @@ bool Leases::take_note(const LeaseGrant& said) {
   if (Pending* const pending = find(said.request)) {
     pending->place->budget->add_lease(pending->bytes);
     pending->state = Pending::State::Granted;
+    note_new_room();
     return true;
   }
   // The grant came too late for its requester. Unneeded memory is returned with the surplus.
@@ -229,6 +230,25 @@ bool Leases::take_note(const LeaseGrant& said) {
     if (late.request == said.request) late.place->budget->add_lease(late.bytes);
   }
   std::erase_if(abandoned_, [&](const Pending& late) { return late.request == said.request; });
+  return true;
+}
+
+void Leases::note_new_room() {
+  has_new_room_ = true;
+  work_.notify_all();
+}
+
+bool Leases::take_note(const LeasePart& said) {
+  const auto belongs = [&](const Pending& one) { return one.request == said.request; };
+  for (auto* const requests : {&pending_, &abandoned_}) {
+    const auto found = std::find_if(requests->begin(), requests->end(), belongs);
+    if (found == requests->end()) continue;
+    const Size part = std::min(said.bytes, found->bytes);
+    found->place->budget->add_lease(part);
+    found->bytes -= part;
+    found->has_parts = true;
+  }
+  note_new_room();
   return true;
 }
 

@@ -52,7 +52,8 @@ void Leases::serve_once() {
   std::optional<PresenceDemand> of_presence;
   {
     Holding holding{lock_};
-    if (demands_.empty() && presence_demands_.empty()) work_.wait_for(holding, rest);
+    const bool has_work = !demands_.empty() || !presence_demands_.empty();
+    if (!std::exchange(has_new_room_, false) && !has_work) work_.wait_for(holding, rest);
     say_shares();
     demand = take_first(demands_);
     of_presence = take_first(presence_demands_);
@@ -128,7 +129,10 @@ void Leases::give_again_later(const ReclaimDemand& demand) {
 // Waits for running work until the service's deadline for that. Once half of the time for the pause
 // has passed, asks the service for more. A program whose work takes longer cannot take turns.
 bool Leases::pause_for(const ReclaimDemand& demand) {
-  if (tenant_.is_paused()) return true;
+  if (tenant_.is_paused()) {
+    leave_again();
+    return true;
+  }
   {
     const Holding holding{lock_};
     for (Leased& place : places()) place.held_before = place.budget->committed_bytes();
@@ -137,8 +141,10 @@ bool Leases::pause_for(const ReclaimDemand& demand) {
   // Older services give no deadline.
   const Duration work_within = work_deadline(demand).value_or(within);
   const bool is_with_group = pauses_with_group(demand);
+  const auto has_released = [this] { return_what_is_released(); };
   const auto pause = [&](Duration at_most) {
-    return is_with_group ? pause_with_group(at_most, demand) : tenant_.pause(at_most, {});
+    return is_with_group ? pause_with_group(at_most, demand, has_released)
+                         : tenant_.pause(at_most, {}, has_released);
   };
   const auto has_timed_out = [](const Result<void>& paused) {
     return !paused.ok() && paused.error().kind == ErrorKind::TimedOut;
@@ -159,17 +165,37 @@ bool Leases::pause_for(const ReclaimDemand& demand) {
   if (!paused.ok()) {
     CUVMM_LOG_RARELY(Info, "the node's service asked for a pause: %s",
                      paused.error().text().c_str());
-    return false;
+    // What had been released, others may have taken.
+    if (!tenant_.is_paused()) return false;
   }
+  note_what_is_away();
+  paused_at_ = now_ns();
+  return true;
+}
+
+// Others can use what a pause has released while it goes on.
+void Leases::return_what_is_released() {
+  const Holding holding{lock_};
+  if (standing_ != Standing::Connected) return;
+  for (Leased& place : places()) {
+    if (place.is_host() || place.budget->surplus() < batch_of(place)) continue;
+    const Size returned = place.budget->take_surplus(cuvmm::unlimited);
+    if (returned != 0) send(LeaseReturn{place.uuid, returned});
+  }
+}
+
+void Leases::note_what_is_away() {
   const Holding holding{lock_};
   for (Leased& place : places()) {
     if (place.is_host()) continue;
-    const Size after = place.budget->committed_bytes();
-    place.away = place.held_before > after ? place.held_before - after : 0;
+    place.resumes_with = place.held_before;
     place.comes_back_with = 0;
   }
-  paused_at_ = now_ns();
-  return true;
+}
+
+Size Leases::Leased::missing() const {
+  const Size has = budget->committed_bytes() + budget->surplus();
+  return resumes_with > has ? resumes_with - has : 0;
 }
 
 bool Leases::pauses_with_group(const ReclaimDemand& demand) {
@@ -209,7 +235,8 @@ bool Leases::may_move_with_group(std::uint64_t until) {
 
 // A member of a group holds its calls until all members do, and then moves its memory; it lets them
 // run in between if the service says so.
-Result<void> Leases::pause_with_group(Duration within, const ReclaimDemand& demand) {
+Result<void> Leases::pause_with_group(Duration within, const ReclaimDemand& demand,
+                                      const std::function<void()>& has_released) {
   const std::uint64_t until = now_ns() + static_cast<std::uint64_t>(within.count()) * 1000;
   const auto report = [&](bool has_ended_work) {
     const Holding holding{lock_};
@@ -241,7 +268,7 @@ Result<void> Leases::pause_with_group(Duration within, const ReclaimDemand& dema
                                         return may_move_with_group(until + for_the_answer);
                                       }};
     const Duration left{static_cast<Duration::rep>((until - std::min(until, began)) / 1000)};
-    auto paused = tenant_.pause(left, fellows);
+    auto paused = tenant_.pause(left, fellows, has_released);
     if (paused.ok() || paused.error().kind != ErrorKind::TimedOut) return paused;
     Holding holding{lock_};
     if (now_ns() >= until || standing_ != Standing::Connected) return paused;
@@ -249,14 +276,15 @@ Result<void> Leases::pause_with_group(Duration within, const ReclaimDemand& dema
   }
 }
 
-// Once calls are held, asks for the memory that was moved away. What arrives piece by piece is
-// kept.
+// Once calls are held, asks for the memory that was moved away. What arrives in parts is filled
+// while the rest is on its way, so that copies in both directions of the link overlap.
 void Leases::bring_back(std::uint64_t now) {
   if (!tenant_.is_paused()) {
     paused_at_ = 0;  // something else resumed it
     return;
   }
   if (!tenant_.has_held_calls()) {
+    leave_again();
     paused_at_ = now;
     return;
   }
@@ -266,33 +294,51 @@ void Leases::bring_back(std::uint64_t now) {
     return;
   }
   const bool has_waited_long = now - paused_at_ > longest_held;
-  if (!has_all_to_come_back() && !has_waited_long) return;
+  const Room room = room_to_come_back();
+  if (room != Room::All && !has_waited_long) {
+    if (room == Room::Some) {
+      is_partly_back_ = true;
+      tenant_.return_ahead();
+    }
+    if (room == Room::Refused) leave_again();  // so that others can have it
+    return;
+  }
   const auto resumed = tenant_.resume(has_waited_long ? Tenant::Come::Partly : Tenant::Come::Whole);
   if (resumed.ok()) {
+    is_partly_back_ = false;
     paused_at_ = 0;
     const Holding holding{lock_};
-    for (Leased& place : places()) place.away = 0;
+    for (Leased& place : places()) place.resumes_with = 0;
     return;
   }
   CUVMM_LOG_RARELY(Warning, "the program is still paused: %s", resumed.error().text().c_str());
 }
 
-bool Leases::has_all_to_come_back() {
+void Leases::leave_again() {
+  if (std::exchange(is_partly_back_, false)) tenant_.leave_again();
+}
+
+Leases::Room Leases::room_to_come_back() {
   const Holding holding{lock_};
-  if (standing_ != Standing::Connected) return true;  // the driver decides
-  bool has_all = true;
+  if (standing_ != Standing::Connected) return Room::All;  // the driver decides
+  Room room = Room::All;
+  bool has_some = false;
+  bool is_refused = false;
   for (Leased& place : places()) {
-    const Size surplus = place.budget->surplus();
-    if (surplus >= place.away) continue;
-    has_all = false;
+    const Size missing = place.missing();
+    if (missing == 0) continue;
+    room = Room::None;
     if (Pending* const asked = find(place.comes_back_with)) {
+      has_some |= asked->has_parts && place.budget->surplus() >= batch_of(place);
       if (asked->state == Pending::State::Waits) continue;
+      is_refused |= asked->state == Pending::State::Refused;
       *asked = pending_.back();
       pending_.pop_back();
     }
-    place.comes_back_with = ask(place, place.away - surplus, false);
+    place.comes_back_with = ask(place, missing, Ask::InParts);
   }
-  return has_all;
+  if (is_refused) return Room::Refused;
+  return room == Room::None && has_some ? Room::Some : room;
 }
 
 void Leases::report(std::uint64_t now) {
@@ -311,8 +357,12 @@ void Leases::report(std::uint64_t now) {
     Leased& place = places_[i];
     const bool is_short = now < place.short_until;
     const bool was_short = !is_short && std::exchange(place.short_until, 0) != 0;
+    // It is about to fill what it has asked for.
+    const Pending* const asked = find(place.comes_back_with);
+    const bool comes_back = asked != nullptr && asked->state == Pending::State::Waits;
+    const Size surplus = comes_back ? 0 : budget->surplus();
     const UseReport use{.place = place.uuid,
-                        .cache = budget->surplus() + (is_short ? 0 : cached),
+                        .cache = surplus + (is_short ? 0 : cached),
                         .cold = is_short ? 0 : cold,
                         .is_idle = is_idle};
     const UseReport& told = place.reported;

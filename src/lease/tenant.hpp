@@ -35,9 +35,16 @@ class Tenant {
     std::function<bool()> may_move = [] { return true; };
   };
   // Like Pauser: TimedOut if calls and work do not end in time, or if the pause is called off.
-  virtual Result<void> pause(Duration within, const Fellows& fellows) = 0;
+  // Calls `has_released` while it releases memory. After another Error the program may be paused
+  // all the same.
+  virtual Result<void> pause(Duration within, const Fellows& fellows,
+                             const std::function<void()>& has_released) = 0;
   enum class Come : std::uint8_t { Whole, Partly };  // Partly: what finds no room stays on the host
   virtual Result<void> resume(Come how) = 0;
+  // While paused: brings back as much as its leases have room for, ahead of the resume; and takes
+  // that off the devices again.
+  virtual void return_ahead() = 0;
+  virtual void leave_again() = 0;
   virtual bool is_paused() const = 0;
   // Whether calls wait for the end of the pause, in cuvmm or in the driver.
   virtual bool has_held_calls() const = 0;

@@ -18,6 +18,14 @@ struct LeaseGranted {
   Size bytes = 0;
 };
 
+// A part of what the client asks for. The request goes on for the rest.
+struct PartGranted {
+  ClientId client = 0;
+  RequestId request = 0;
+  PlaceId place = 0;
+  Size bytes = 0;
+};
+
 enum class RefusalReason : std::uint8_t {
   UnknownPlace,
   BeyondLimit,     // the client's limit
@@ -128,9 +136,9 @@ struct ReturnRefused {
 };
 
 using Decision =
-    std::variant<LeaseGranted, LeaseRefused, TermsRefused, CapacityRefused, ReclaimRequested,
-                 ReclaimEnded, AnswerStale, TurnStarted, TurnEnded, GroupChanged, TurnsSuspended,
-                 LeaveRequested, ReturnRequested, ReturnRefused>;
+    std::variant<LeaseGranted, PartGranted, LeaseRefused, TermsRefused, CapacityRefused,
+                 ReclaimRequested, ReclaimEnded, AnswerStale, TurnStarted, TurnEnded, GroupChanged,
+                 TurnsSuspended, LeaveRequested, ReturnRequested, ReturnRefused>;
 using Decisions = std::vector<Decision>;
 
 }  // namespace cuvmm::node

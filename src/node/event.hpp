@@ -43,7 +43,8 @@ struct LeaseRequested {
   RequestId request = 0;
   PlaceId place = 0;
   Size bytes = 0;
-  bool at_once = false;  // refused rather than waiting or taking memory from others
+  bool at_once = false;   // refused rather than waiting or taking memory from others
+  bool in_parts = false;  // what is free may be granted while others still give back the rest
 };
 // The client no longer waits for the answer.
 struct RequestCancelled {

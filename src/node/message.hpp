@@ -290,6 +290,19 @@ struct PresenceAnswer {
   }
 };
 
+// From a client, before the LeaseAsk of this request: it takes what is free while others still give
+// back the rest.
+struct TakesParts {
+  RequestId request = 0;
+  static constexpr auto fields(auto& self, auto&& field) { field(self.request); }
+};
+// From the service: such a part. The LeaseGrant is for the rest.
+struct LeasePart {
+  RequestId request = 0;
+  Size bytes = 0;
+  static constexpr auto fields(auto& self, auto&& field) { field(self.request), field(self.bytes); }
+};
+
 // A kind's number is its position in this list, counted from 1. Add new kinds at the end.
 using NodeMessage =
     std::variant<Greeting, HeldAlready, LeaseAsk, LeaseReturn, UseReport, ReclaimAnswer,
@@ -297,7 +310,7 @@ using NodeMessage =
                  ReclaimDemand, TurnNotice, TurnsOff, LeaseCancel, TimeWish, TimeNews, TimeBoard,
                  PausesWithGroup, PauseWithGroup, StandsStill, NextGroupStep, YieldsToForeground,
                  ForegroundBoard, SharesHandles, WorkDeadline, PresenceReport, PresenceDemand,
-                 PresenceAnswer>;
+                 PresenceAnswer, TakesParts, LeasePart>;
 
 // Truncates names to `longest_name`, holders to `most_holders`, keys to `most_share_keys`, and
 // sizes of contexts to `most_context_sizes`.

@@ -238,7 +238,8 @@ void NodePolicy::on(const RequestCancelled& event) {
 }
 
 void NodePolicy::on(const LeaseReturned& event) {
-  books_.remove_lease(event.client, event.place, event.bytes);
+  const Size returned = books_.remove_lease(event.client, event.place, event.bytes);
+  reclaims_.note_given(event.client, event.place, returned);
 }
 
 void NodePolicy::on(const UseReported& event) {
@@ -268,11 +269,12 @@ void NodePolicy::on(const ReclaimAnswered& event) {
   }
   // Until its next report, assume that the client has nothing more to give at this step.
   const bool gave_all = event.outcome == ReclaimOutcome::Applied && returned >= open->bytes;
+  const Size given = open->given_so_far + returned;
   NodeClient& client = *books_.find_client(event.client);
   ClientHolding& holding = client.at[open->place];
   const bool has_paused =
       open->step == ReclaimStep::Pause && event.outcome == ReclaimOutcome::Applied;
-  holding.is_away |= has_paused && returned != 0;
+  holding.is_away |= has_paused && given != 0;
   if (!gave_all) {
     holding.cache = 0;
     if (open->step != ReclaimStep::Cache) holding.cold = 0;
@@ -280,11 +282,11 @@ void NodePolicy::on(const ReclaimAnswered& event) {
       holding.refuses_to_pause = client.borrowed(open->place) != 0;
     }
   } else if (open->step == ReclaimStep::Cache) {
-    holding.cache -= std::min(holding.cache, returned);
+    holding.cache -= std::min(holding.cache, given);
   } else {
-    const Size of_cache = std::min(holding.cache, returned);
+    const Size of_cache = std::min(holding.cache, given);
     holding.cache -= of_cache;
-    holding.cold -= std::min(holding.cold, returned - of_cache);
+    holding.cold -= std::min(holding.cold, given - of_cache);
   }
   end_reclaim(event.revision,
               event.outcome == ReclaimOutcome::Applied ? ReclaimEnd::Applied : ReclaimEnd::Refused);

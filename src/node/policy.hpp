@@ -99,6 +99,8 @@ class NodePolicy {
   bool settle_ask(std::size_t ask, Gathering& gathering);
   bool grant(std::size_t ask);  // these two always return true: the request has ended
   bool refuse(std::size_t ask, RefusalReason why);
+  // Returns whether there was a part to grant.
+  bool grant_part(Ask& ask);
   void refuse_now(const LeaseRequested& asked, RefusalReason why);
   bool lenders_are_asked(PlaceId place) const;
   void wait_for_turn(Ask& ask);

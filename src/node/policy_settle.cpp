@@ -9,7 +9,11 @@ void NodePolicy::end_overdue() {
     if (open.deadline > now_) continue;
     NodeClient& client = *books_.find_client(open.client);
     client.is_stalled = true;
-    if (open.step == ReclaimStep::Pause) client.at[open.place].overdue_pause = open.revision;
+    if (open.step == ReclaimStep::Pause) {
+      ClientHolding& holding = client.at[open.place];
+      holding.overdue_pause = open.revision;
+      holding.is_away |= open.given_so_far != 0;
+    }
     end_reclaim(open.revision, ReclaimEnd::Expired);
   }
 }
@@ -58,7 +62,7 @@ Size NodePolicy::free_of_guarantees(PlaceId place, ClientId asker) const {
 }
 
 std::optional<RefusalReason> NodePolicy::impossible(const Ask& ask) const {
-  const auto& [id, request, place, bytes, at_once] = ask.asked;
+  const auto& [id, request, place, bytes, at_once, in_parts] = ask.asked;
   const NodeClient& client = *books_.find_client(id);
   const Size limit = client.terms.share_at(place).limit;
   const Size leased = client.leased(place);
@@ -73,7 +77,8 @@ std::optional<RefusalReason> NodePolicy::impossible(const Ask& ask) const {
   return {};
 }
 
-// Ends at most one request, since each changes what is left for the others. Returns whether it did.
+// Ends at most one request, or grants a part of one, since each changes what is left for the
+// others. Returns whether it did.
 bool NodePolicy::settle_place(PlaceId place) {
   reclaim_beyond_limits(place);
   Gathering gathering;
@@ -101,7 +106,8 @@ bool NodePolicy::settle_ask(std::size_t index, Gathering& gathering) {
   } else if (gathering.is_for_plain) {
     return false;
   }
-  if (gather_for(ask, right, gathering)) return false;
+  const bool is_first = !gathering.is_reserved_for_others;
+  if (gather_for(ask, right, gathering)) return is_first && ask.asked.in_parts && grant_part(ask);
   if (right != Right::Plain) return refuse(index, RefusalReason::NotReturned);
   if (gathering.is_reserved_for_others) return false;
   if (turns_are_withheld(group_of(ask))) return refuse(index, RefusalReason::TurnsAreOff);
@@ -222,7 +228,7 @@ void NodePolicy::reclaim_beyond_limits(PlaceId place) {
 bool NodePolicy::grant(std::size_t ask) {
   const Ask granted = asks_[ask];
   asks_.erase(asks_.begin() + static_cast<std::ptrdiff_t>(ask));
-  const auto& [client, request, place, bytes, at_once] = granted.asked;
+  const auto& [client, request, place, bytes, at_once, in_parts] = granted.asked;
   if (granted.is_for_contexts) return books_.add_coming_back(client, place, bytes), true;
   books_.add_lease(client, place, bytes);
   NodeClient& holder = *books_.find_client(client);
@@ -233,6 +239,20 @@ bool NodePolicy::grant(std::size_t ask) {
                                              [](const Ask& other) { return other.waits_for_turn; });
   if (granted.gathers && !turns_are_taken) holder.stays_until = now_ + times_.stays;
   decisions_.emplace_back(LeaseGranted{client, request, place, bytes});
+  return true;
+}
+
+// The rest is on its way. The client can use what is there already, so that its copies and those of
+// the clients that make room overlap.
+bool NodePolicy::grant_part(Ask& ask) {
+  LeaseRequested& asked = ask.asked;
+  const Size part = std::min(books_.free(asked.place), asked.bytes);
+  if (part == 0 || part < std::min(256 * MiB, books_.find_place(asked.place)->capacity / 64)) {
+    return false;
+  }
+  books_.add_lease(asked.client, asked.place, part);
+  asked.bytes -= part;
+  decisions_.emplace_back(PartGranted{asked.client, asked.request, asked.place, part});
   return true;
 }
 

@@ -176,6 +176,15 @@ OpenReclaim OpenReclaims::end(Revision revision) {
   return ended;
 }
 
+void OpenReclaims::note_given(ClientId client, PlaceId place, Size bytes) {
+  for (OpenReclaim& one : open_) {
+    if (one.client != client || one.place != place || one.step != ReclaimStep::Pause) continue;
+    one.bytes -= std::min(one.bytes, bytes);
+    one.given_so_far += bytes;
+    return;
+  }
+}
+
 Size OpenReclaims::expected(PlaceId place) const {
   Size sum = 0;
   for (const OpenReclaim& one : open_) sum += one.place == place ? one.bytes : 0;

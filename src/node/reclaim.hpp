@@ -23,7 +23,8 @@ struct OpenReclaim {
   ClientId client = 0;
   PlaceId place = 0;
   ReclaimStep step = ReclaimStep::Cache;
-  Size bytes = 0;
+  Size bytes = 0;         // still to come
+  Size given_so_far = 0;  // by a pause that goes on
   Microseconds began = 0;
   Microseconds longest_work = 0;  // of a pause: work that takes longer outlasts a turn
   Microseconds work_within = 0;   // the client waits no longer than that for its work
@@ -46,6 +47,8 @@ class OpenReclaims {
   Size expected_of(ClientId client, PlaceId place) const;
   bool has(ClientId client, PlaceId place) const;
   bool is_to_pause(ClientId client, PlaceId place) const;
+  // What a pause releases before it has ended.
+  void note_given(ClientId client, PlaceId place, Size bytes);
   // The oldest pause that the client owes; nullptr if there is none.
   const OpenReclaim* pause_of(ClientId client) const;
 

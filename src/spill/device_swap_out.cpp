@@ -76,15 +76,17 @@ DeviceSwapOut::DeviceSwapOut(const Driver& driver, DeviceMemory* device, CUconte
 }
 
 Result<void> DeviceSwapOut::take_out(const HostSide& host, PauseTimes& times,
-                                     const StillWanted& is_wanted) {
+                                     const StillWanted& is_wanted,
+                                     const std::function<void()>& has_released) {
   auto copies = TRY(HostCopies::open(driver_, CopyDirection::Out, host.ring));
-  const Result<void> outcome = take_out_all(host.stock, *copies, times, is_wanted);
+  const Result<void> outcome = take_out_all(host.stock, *copies, times, is_wanted, has_released);
   if (!copies->are_over()) unfinished_ = std::move(copies);
   return outcome;
 }
 
 Result<void> DeviceSwapOut::take_out_all(HostStock& stock, HostCopies& copies, PauseTimes& times,
-                                         const StillWanted& is_wanted) {
+                                         const StillWanted& is_wanted,
+                                         const std::function<void()>& has_released) {
   Flow flow{stock, begin_, copies, times};
   std::vector<Size> part_ends;
   const auto end_part = [&](Size reached) -> Result<void> {
@@ -95,7 +97,10 @@ Result<void> DeviceSwapOut::take_out_all(HostStock& stock, HostCopies& copies, P
       TRY(copies.end_part());
       if (is_ahead) TRY(copies.wait_for(part_ends.size() - parts_ahead));
     }
-    if (is_ahead) TRY(release_up_to(part_ends[part_ends.size() - parts_ahead - 1], times));
+    if (is_ahead) {
+      TRY(release_up_to(part_ends[part_ends.size() - parts_ahead - 1], times));
+      has_released();
+    }
     if (is_wanted()) return {};
     TRY(copies.wait_for_all());
     return called_off("pause");
@@ -124,43 +129,67 @@ Result<void> DeviceSwapOut::release_up_to(Size offset, PauseTimes& times) {
 
 Result<void> DeviceSwapOut::put_back(const HostSide& host, const Instead& instead,
                                      PauseTimes& times) {
+  TRY(put_back_up_to(gone_, host, instead, times));
+  gone_ = mapped_ = back_ = 0;
+  return {};
+}
+
+void DeviceSwapOut::return_ahead(const HostSide& host, PauseTimes& times) {
+  if (device_ == nullptr) return;
+  Size room = device_->budget().surplus();
+  std::size_t end = back_;
+  // The program's own chunks come with the rest, since no lease covers them.
+  for (; end < gone_; ++end) {
+    const EvictedChunk& one = evicted_.chunks[end];
+    if (one.properties != nullptr || one.size > room) break;
+    room -= one.size;
+  }
+  if (end != back_) (void)put_back_up_to(end, host, {}, times);
+}
+
+void DeviceSwapOut::leave_again() {
+  if (unfinished_ == nullptr) undo_put_back();
+}
+
+Result<void> DeviceSwapOut::put_back_up_to(std::size_t end, const HostSide& host,
+                                           const Instead& instead, PauseTimes& times) {
   if (unfinished_ != nullptr && !unfinished_->are_over()) {
     return Error{.kind = ErrorKind::DriverFailed,
                  .doing = "put memory back",
                  .subject = "a copy may still run"};
   }
   unfinished_.reset();
-  if (gone_ == 0) return {};
+  if (back_ == end) return {};
   auto copies = TRY(HostCopies::open(driver_, CopyDirection::Back, host.ring));
-  const Result<void> outcome = put_back_all(host.stock, *copies, instead, times);
+  const Result<void> outcome = map_and_fill(end, host.stock, *copies, instead, times);
   if (!copies->are_over()) {
     unfinished_ = std::move(copies);
+    mapped_ = back_ = 0;
   } else if (!outcome.ok()) {
     undo_put_back();
   } else {
-    gone_ = 0;
+    back_ = end;
   }
-  mapped_ = 0;
   return outcome;
 }
 
-Result<void> DeviceSwapOut::put_back_all(HostStock& stock, HostCopies& copies,
+Result<void> DeviceSwapOut::map_and_fill(std::size_t end, HostStock& stock, HostCopies& copies,
                                          const Instead& instead, PauseTimes& times) {
-  Flow flow{stock, begin_, copies, times};
+  Flow flow{stock, begin_ + (back_ == 0 ? 0 : ends_[back_ - 1]), copies, times};
   const auto end_part = [&](Size) {
     const Stopwatch copying{times.copies_us};
     return copies.end_part();
   };
-  for (std::size_t i = 0; i < gone_; ++i) {
-    if (i == mapped_) TRY(map_group(instead, times));
+  for (std::size_t i = back_; i < end; ++i) {
+    if (i == mapped_) TRY(map_group(end, instead, times));
     TRY(flow.copy(evicted_.chunks[i], end_part));
   }
   return flow.finish();
 }
 
 // Maps the next group of chunks, all of one owner.
-Result<void> DeviceSwapOut::map_group(const Instead& instead, PauseTimes& times) {
-  const std::span<EvictedChunk> all{evicted_.chunks.data(), gone_};
+Result<void> DeviceSwapOut::map_group(std::size_t last, const Instead& instead, PauseTimes& times) {
+  const std::span<EvictedChunk> all{evicted_.chunks.data(), last};
   std::size_t end = mapped_;
   Size size = 0;
   {
@@ -201,6 +230,7 @@ void DeviceSwapOut::undo_put_back() {
     if (i < mapped_ && !one.of->take_out(one).ok()) (void)one.of->take_out(one);
     release_free_chunks(one);
   }
+  mapped_ = back_ = 0;
 }
 
 void DeviceSwapOut::end() {

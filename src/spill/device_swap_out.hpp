@@ -45,23 +45,32 @@ class DeviceSwapOut {
   bool has_begun() const { return gone_ != 0 || unfinished_ != nullptr; }
 
   // Copies the chunks out, releasing each as soon as its contents have arrived. After an Error some
-  // of them are out. TimedOut once `is_wanted` returns false.
-  Result<void> take_out(const HostSide& host, PauseTimes& times, const StillWanted& is_wanted);
+  // of them are out. TimedOut once `is_wanted` returns false. Calls `has_released` after each part.
+  Result<void> take_out(const HostSide& host, PauseTimes& times, const StillWanted& is_wanted,
+                        const std::function<void()>& has_released);
   // Copies the chunks back in. If the device has no memory for one, asks `instead`, which may be
   // empty. After an Error everything that was out is still out, and the memory taken for it has
   // been released.
   using Instead = std::function<Result<ChunkRef>(const EvictedChunk&)>;
   Result<void> put_back(const HostSide& host, const Instead& instead, PauseTimes& times);
+  // Copies chunks back in, in order, while the device's lease has room for them. put_back() does
+  // the rest. If something fails, all that was out is still out.
+  void return_ahead(const HostSide& host, PauseTimes& times);
+  // Takes those off the device again. Their contents have not changed meanwhile.
+  void leave_again();
   // Call once everything is back.
   void end();
 
  private:
   Result<void> take_out_all(HostStock& stock, HostCopies& copies, PauseTimes& times,
-                            const StillWanted& is_wanted);
+                            const StillWanted& is_wanted,
+                            const std::function<void()>& has_released);
   Result<void> release_up_to(Size offset, PauseTimes& times);
-  Result<void> put_back_all(HostStock& stock, HostCopies& copies, const Instead& instead,
-                            PauseTimes& times);
-  Result<void> map_group(const Instead& instead, PauseTimes& times);
+  Result<void> put_back_up_to(std::size_t end, const HostSide& host, const Instead& instead,
+                              PauseTimes& times);
+  Result<void> map_and_fill(std::size_t end, HostStock& stock, HostCopies& copies,
+                            const Instead& instead, PauseTimes& times);
+  Result<void> map_group(std::size_t last, const Instead& instead, PauseTimes& times);
   Result<ChunkRef> take_chunk(const EvictedChunk& one, const Instead& instead);
   void undo_put_back();
   void release_free_chunks(const EvictedChunk& one);
@@ -74,7 +83,8 @@ class DeviceSwapOut {
   std::vector<Size> ends_;  // end offsets of the chunks' contents, relative to `begin_`
   Size bytes_ = 0;
   std::size_t gone_ = 0;                    // the first `gone_` chunks have been taken out
-  std::size_t mapped_ = 0;                  // of those, the first `mapped_` are mapped again
+  std::size_t mapped_ = 0;                  // of those, the first `mapped_` are mapped again,
+  std::size_t back_ = 0;                    // and the first `back_` have their contents
   std::unique_ptr<HostCopies> unfinished_;  // copies that the driver has not confirmed as finished
 };
 

@@ -156,8 +156,7 @@ HostSide Pauser::host_side() {
   return {stock_, {ring.bytes, ring_size_}};
 }
 
-Result<void> Pauser::take_all_out(PauseReport& report, Strict strict,
-                                  const StillWanted& is_wanted) {
+Result<void> Pauser::take_all_out(PauseReport& report, Strict strict, const PauseWatch& watch) {
   list_what_leaves(report);
   if (strict == Strict::Yes && report.stayed != 0) {
     return refused(ErrorKind::NotSupported, pausing, report.why, report.stayed);
@@ -177,7 +176,7 @@ Result<void> Pauser::take_all_out(PauseReport& report, Strict strict,
       const Stopwatch getting{report.times.host_us};
       return host_side();
     }();
-    TRY(removal->take_out(host, report.times, is_wanted));
+    TRY(removal->take_out(host, report.times, watch.is_wanted, watch.has_released));
     report.moved += removal->bytes();
   }
   return {};
@@ -210,8 +209,7 @@ Result<void> Pauser::put_all_back(PauseReport& report, Partly partly) {
   return outcome;
 }
 
-Result<PauseReport> Pauser::pause(Duration timeout, Strict strict, const StillWanted& is_wanted,
-                                  const StillWanted& may_move) {
+Result<PauseReport> Pauser::pause(Duration timeout, Strict strict, const PauseWatch& watch) {
   if (is_paused_) return paused_;
   const std::uint64_t began = now_ns();
   const std::uint64_t until = deadline(timeout);
@@ -223,14 +221,14 @@ Result<PauseReport> Pauser::pause(Duration timeout, Strict strict, const StillWa
   // The stock is kept for the next pause, whether or not this one succeeds.
   stock_used_at_ = now_ns();
   const std::uint64_t held = now_ns();
-  TRY(hold_still(program_, pausing, until, until, is_wanted));
-  if (!may_move()) {
+  TRY(hold_still(program_, pausing, until, until, watch.is_wanted));
+  if (!watch.may_move()) {
     go_on(program_);
     return refused(ErrorKind::TimedOut, pausing, "it was called off");
   }
   report.times.drain_us = us_since(held);
   const RelaxedCapture relaxed{program_.driver};
-  const Result<void> taken = take_all_out(report, strict, is_wanted);
+  const Result<void> taken = take_all_out(report, strict, watch);
   stock_used_at_ = now_ns();
   is_paused_ = true;
   if (!taken.ok()) {
@@ -286,6 +284,26 @@ Result<PauseReport> Pauser::resume(Partly partly) {
   if (report.stayed != 0) report.why = "the device has no room for it";
   CUVMM_TRACE(.event = TraceEvent::Resume, .size = report.moved, .other = report.took_us * 1000);
   return report;
+}
+
+void Pauser::return_ahead() {
+  if (!is_paused_) return;
+  const RelaxedCapture relaxed{program_.driver};
+  PauseTimes times;
+  for (const auto& removal : removals_) {
+    const InContext in_context{program_.driver, removal->context()};
+    if (in_context.ok()) removal->return_ahead(host_side(), times);
+  }
+  stock_used_at_ = now_ns();
+}
+
+void Pauser::leave_again() {
+  if (!is_paused_) return;
+  const RelaxedCapture relaxed{program_.driver};
+  for (const auto& removal : removals_) {
+    const InContext in_context{program_.driver, removal->context()};
+    if (in_context.ok()) removal->leave_again();
+  }
 }
 
 bool Pauser::look_after_stock(Size ahead, Duration idle) {

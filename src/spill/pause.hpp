@@ -24,6 +24,16 @@ struct PauseReport {
   PauseTimes times;
 };
 
+// What the caller of a pause wants to decide and to know meanwhile.
+struct PauseWatch {
+  // Polled throughout; once it returns false, the pause ends as if it had timed out.
+  StillWanted is_wanted = &always_wanted;
+  // Asked once the program stands still; if it returns false, the pause ends in the same way.
+  StillWanted may_move = &always_wanted;
+  // Called each time some memory has been released.
+  std::function<void()> has_released = [] {};
+};
+
 // Copies the figures into a structure that has them under the same names.
 template <class Told>
 void copy_figures(const PauseReport& report, Told& told) {
@@ -66,16 +76,16 @@ class Pauser {
   // room. In both cases the program goes on as if nothing had been requested. It also does after
   // other failures, unless evicted memory cannot be restored: then the process is paused, and can
   // be resumed. Does nothing if it is already paused.
-  //
-  // `is_wanted` is polled throughout; once it returns false, the pause ends as if it had timed out.
-  // `may_move` is asked once the program stands still; if it returns false, the pause ends in the
-  // same way.
-  Result<PauseReport> pause(Duration timeout, Strict strict,
-                            const StillWanted& is_wanted = &always_wanted,
-                            const StillWanted& may_move = &always_wanted);
+  Result<PauseReport> pause(Duration timeout, Strict strict, const PauseWatch& watch = {});
   // OutOfMemory if the devices have no room now. The process then stays paused; the caller may try
   // again, or ask to continue with some of the memory on the host.
   Result<PauseReport> resume(Partly partly);
+
+  // While paused: brings memory back, in order, as far as the devices' leases have room for it. The
+  // resume does the rest. If the driver refuses something, it stays away.
+  void return_ahead();
+  // Takes off the devices again what return_ahead() has brought back.
+  void leave_again();
 
   bool is_paused() const { return is_paused_; }
   const ProgramParts& program() const { return program_; }
@@ -97,7 +107,7 @@ class Pauser {
   void find_host();
   Result<void> check_room_on_host(Size bytes) const;
   HostSide host_side();
-  Result<void> take_all_out(PauseReport& report, Strict strict, const StillWanted& is_wanted);
+  Result<void> take_all_out(PauseReport& report, Strict strict, const PauseWatch& watch);
   Result<void> put_all_back(PauseReport& report, Partly partly);
   void list_what_leaves(PauseReport& report);
   void end_eviction();

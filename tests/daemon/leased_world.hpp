@@ -45,25 +45,37 @@ class WillingTenant final : public lease::Tenant {
     const Commitment freed{budget, gone};
   }
   bool is_idle() override { return idle.load(); }
-  Result<void> pause(Duration within, const Fellows& fellows) override {
+  Result<void> pause(Duration within, const Fellows& fellows,
+                     const std::function<void()>& has_released) override {
     ++pauses;
     const std::uint64_t until = now_us() + static_cast<std::uint64_t>(within.count());
     while (busy.load() && now_us() < until && fellows.still_working()) ::usleep(1000);
     if (busy.load() || !fellows.may_move())
       return Error{.kind = ErrorKind::TimedOut, .doing = "pause"};
     paused = true;
+    if (gives_half_first) {
+      const Size half = held / 2;
+      held -= half;
+      { const Commitment freed{*held_by, half}; }
+      has_released();
+    }
     const Commitment freed{*held_by, held.exchange(0)};
+    if (fails_when_paused) return Error{.kind = ErrorKind::DriverFailed, .doing = "pause"};
     return {};
   }
   Result<void> resume(Come) override {
-    const Size back = comes_back.load();
-    auto right = held_by->commit(back);
-    if (!right.ok()) return right.error();
-    right->keep();
-    held = back;
+    TRY(hold(comes_back - held));
     paused = false;
     ++resumes;
     return {};
+  }
+  void return_ahead() override {
+    if (!hold(held_by->surplus()).ok()) ADD_FAILURE() << "more than the lease has";
+    ++returns_ahead;
+  }
+  void leave_again() override {
+    const Commitment freed{*held_by, held.exchange(0)};
+    ++leaves_again;
   }
   bool is_paused() const override { return paused.load(); }
   bool has_held_calls() const override { return held_calls.load(); }
@@ -99,14 +111,26 @@ class WillingTenant final : public lease::Tenant {
   std::atomic<int> moves{0};
   std::atomic<int> pauses{0};
   std::atomic<int> resumes{0};
+  std::atomic<int> returns_ahead{0};
+  std::atomic<int> leaves_again{0};
   std::atomic<int> outside{0};
   std::atomic<bool> idle{false};
   std::atomic<bool> busy{false};
   std::atomic<bool> paused{false};
   std::atomic<bool> held_calls{false};
+  std::atomic<bool> gives_half_first{false};
+  std::atomic<bool> fails_when_paused{false};
   std::atomic<share::Presence> presence{share::Presence::OnDevices};
   share::LeftMemory left{};  // for the thread that carries out demands
   LeasedBudget* held_by = nullptr;
+
+ private:
+  Result<void> hold(Size more) {
+    Commitment right = TRY(held_by->commit(more));
+    right.keep();
+    held += more;
+    return {};
+  }
 };
 
 // A service whose every answer comes from the test.

@@ -146,9 +146,10 @@ void NodeHistory::ask() {
   const Size leased = known.leased[place];
   const Size left = guarantee > leased ? guarantee - leased : 0;
   const Size bytes = left != 0 && one_in(2) ? 1 + chance(left) : 1 + chance(600);
-  known.waiting[++last_request_] = {place, bytes, bytes <= left, now_};
+  const bool in_parts = one_in(3);
+  known.waiting[++last_request_] = {place, bytes, bytes <= left, in_parts, now_};
   known.quiet_since = now_;
-  tell(LeaseRequested{client->first, last_request_, place, bytes});
+  tell(LeaseRequested{client->first, last_request_, place, bytes, false, in_parts});
 }
 
 void NodeHistory::report() {
@@ -207,10 +208,21 @@ void NodeHistory::answer(const Deferred& owed) {
       owed_.push_back({owed.request, now_ + chance(2 * times_.reclaim_within), true});
     }
   }
+  if (owed.request.step == ReclaimStep::Pause && one_in(2)) {
+    returned -= return_part(owed.request.client, place, returned);
+  }
   leased -= returned;
   known.cache[place] = std::min(known.cache[place], leased);
   known.cold[place] = std::min(known.cold[place], leased - known.cache[place]);
   tell(ReclaimAnswered{owed.request.client, owed.request.revision, place, outcome, returned});
+}
+
+// While the pause goes on.
+Size NodeHistory::return_part(ClientId client, PlaceId place, Size most) {
+  const Size part = chance(most + 1);
+  clients_[client].leased[place] -= part;
+  tell(LeaseReturned{client, place, part});
+  return part;
 }
 
 void NodeHistory::let_time_pass() {
@@ -239,16 +251,32 @@ void NodeHistory::take_note(const LeaseGranted& granted) {
   EXPECT_EQ(granted.bytes, waiting->second.bytes);
   ++grants_;
   guaranteed_grants_ += waiting->second.is_guaranteed ? 1 : 0;
-  client->second.leased[granted.place] += granted.bytes;
   client->second.waiting.erase(waiting);
   client->second.quiet_since = now_;
-  const Size limit =
-      policy_.books().find_client(granted.client)->terms.share_at(granted.place).limit;
-  EXPECT_LE(client->second.leased[granted.place], limit);
-  const NodePlace& facts = *policy_.books().find_place(granted.place);
-  Size sum = foreign_[granted.place] + facts.coming_back;
-  for (auto& [id, other] : clients_) sum += other.leased[granted.place];
-  EXPECT_LE(sum, granted.bytes == 0 ? node::unlimited : capacity) << "more than there is";
+  check_granted(granted.client, granted.place, granted.bytes);
+}
+
+void NodeHistory::take_note(const PartGranted& part) {
+  const auto client = clients_.find(part.client);
+  ASSERT_NE(client, clients_.end());
+  const auto waiting = client->second.waiting.find(part.request);
+  ASSERT_NE(waiting, client->second.waiting.end());
+  EXPECT_TRUE(waiting->second.in_parts);
+  EXPECT_LT(part.bytes, waiting->second.bytes) << "that is all of it";
+  EXPECT_NE(part.bytes, 0u);
+  ++parts_;
+  waiting->second.bytes -= part.bytes;
+  check_granted(part.client, part.place, part.bytes);
+}
+
+void NodeHistory::check_granted(ClientId client, PlaceId place, Size bytes) {
+  Size& leased = clients_[client].leased[place];
+  leased += bytes;
+  EXPECT_LE(leased, policy_.books().find_client(client)->terms.share_at(place).limit);
+  const NodePlace& facts = *policy_.books().find_place(place);
+  Size sum = foreign_[place] + facts.coming_back;
+  for (auto& [id, other] : clients_) sum += other.leased[place];
+  EXPECT_LE(sum, bytes == 0 ? node::unlimited : capacity) << "more than there is";
 }
 
 void NodeHistory::take_note(const LeaseRefused& refused) {

@@ -30,6 +30,7 @@ class NodeHistory {
 
   std::uint64_t grants() const { return grants_; }
   std::uint64_t guaranteed_grants() const { return guaranteed_grants_; }
+  std::uint64_t parts() const { return parts_; }
   std::uint64_t reclaims() const { return reclaims_; }
   std::uint64_t turns() const { return turns_; }
   std::uint64_t merges() const { return merges_; }
@@ -41,6 +42,7 @@ class NodeHistory {
     PlaceId place = 0;
     Size bytes = 0;
     bool is_guaranteed = false;
+    bool in_parts = false;
     Microseconds since = 0;
   };
   struct KnownClient {
@@ -89,9 +91,12 @@ class NodeHistory {
   void lie();
   void answer_what_is_due();
   void answer(const Deferred& owed);
+  Size return_part(ClientId client, PlaceId place, Size most);
+  void check_granted(ClientId client, PlaceId place, Size bytes);
   void let_time_pass();
 
   void take_note(const LeaseGranted& granted);
+  void take_note(const PartGranted& part);
   void take_note(const LeaseRefused& refused);
   void take_note(const TermsRefused& refused);
   void take_note(const CapacityRefused&) { ADD_FAILURE() << "no capacity was changed"; }
@@ -130,6 +135,7 @@ class NodeHistory {
   std::uint64_t events_ = 0;
   std::uint64_t grants_ = 0;
   std::uint64_t guaranteed_grants_ = 0;
+  std::uint64_t parts_ = 0;
   std::uint64_t reclaims_ = 0;
   std::uint64_t turns_ = 0;
   std::uint64_t merges_ = 0;

@@ -20,7 +20,7 @@ void NodeHistory::lie() {
       return tell(LeaseReturned{id, place, nonsense});
     }
     case 2:
-      client->second.waiting[++last_request_] = {place, nonsense, false, now_};
+      client->second.waiting[++last_request_] = {place, nonsense, false, false, now_};
       return tell(LeaseRequested{id, last_request_, place, nonsense});
     case 3: {
       const Size returned = chance(50);
@@ -33,7 +33,7 @@ void NodeHistory::lie() {
     case 5:
       return see_foreign_use(place, chance(capacity / 2));
     case 6:
-      client->second.waiting[++last_request_] = {place, 0, false, now_};
+      client->second.waiting[++last_request_] = {place, 0, false, false, now_};
       return tell(LeaseRequested{id, last_request_, place, 0});
     default:
       return tell(ReclaimAnswered{last_client_ + 5, 1, place, ReclaimOutcome::Deferred, 3});

@@ -63,7 +63,9 @@ std::vector<NodeMessage> one_of_each() {
       PresenceAnswer{.number = 7,
                      .now = PresenceNow::Leaving,
                      .contexts = {510},
-                     .why_not = "another command has brought it back"}};
+                     .why_not = "another command has brought it back"},
+      TakesParts{3},
+      LeasePart{3, GiB}};
 }
 
 std::vector<ObserverMessage> one_of_each_observed() {

@@ -25,6 +25,7 @@ TEST(RandomHistories, OfObedientClientsHoldEveryGuaranteeAndStarveNobody) {
     EXPECT_GT(history.grants(), 100u);
     EXPECT_GT(history.guaranteed_grants(), 10u);
     EXPECT_GT(history.reclaims(), 100u);
+    EXPECT_GT(history.parts(), 10u);
     EXPECT_GT(history.turns(), 10u);
     EXPECT_GT(history.merges(), 5u);
     EXPECT_GT(history.departures(), 20u);
@@ -37,6 +38,7 @@ TEST(RandomHistories, OfAnyClientsEndEveryRequestAndKeepTheBooksExact) {
   run_histories(Manners::Any, scaled(10), [](const NodeHistory& history) {
     EXPECT_GT(history.grants(), 100u);
     EXPECT_GT(history.reclaims(), 100u);
+    EXPECT_GT(history.parts(), 10u);
     EXPECT_GT(history.departures(), 10u);
     EXPECT_GT(history.returns(), 10u);
   });

@@ -45,7 +45,7 @@ TEST_F(PauseTest, ThatIsNoLongerWantedStopsAndTheProgramGoesOn) {
     program.take_some_of_everything();
     int polled = 0;
     const auto given_up =
-        program.pauser->pause(timeout, Strict::No, [&] { return polled++ < polls; });
+        program.pauser->pause(timeout, Strict::No, {.is_wanted = [&] { return polled++ < polls; }});
     ASSERT_FALSE(given_up.ok()) << polls;
     EXPECT_EQ(given_up.error().kind, ErrorKind::TimedOut) << given_up.error().text();
     EXPECT_FALSE(program.pauser->is_paused());

@@ -63,8 +63,13 @@ class NoTenant final : public lease::Tenant {
   Size cold(const LeasedBudget& /*budget*/) override { return 0; }
   void move_out_cold(LeasedBudget& /*budget*/, Size /*wanted*/, Duration /*within*/) override {}
   bool is_idle() override { return false; }
-  Result<void> pause(Duration /*within*/, const Fellows& /*fellows*/) override { return {}; }
+  Result<void> pause(Duration /*within*/, const Fellows& /*fellows*/,
+                     const std::function<void()>& /*has_released*/) override {
+    return {};
+  }
   Result<void> resume(Come /*how*/) override { return {}; }
+  void return_ahead() override {}
+  void leave_again() override {}
   bool is_paused() const override { return false; }
   bool has_held_calls() const override { return false; }
   bool is_off_devices() const override { return false; }

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that leaves one program while another gets it back: a lease that shrinks and grows in
+// parts.
+#include <atomic>
+
+#include "daemon/leased_world.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+class LeasesInParts : public ::testing::Test {
+ protected:
+  static constexpr Size all = 64 * MiB;
+
+  LeasesInParts() {
+    world.begin();
+    EXPECT_TRUE(world.commit(all, [&] { world.service.grant_next(); }));
+    world.tenant.held = world.tenant.comes_back = all;
+  }
+
+  void demand_pause() {
+    world.service.say(node::ReclaimDemand{3, a_device, node::ReclaimStep::Pause, all, 200'000});
+  }
+  void pause() {
+    demand_pause();
+    world.service.hear<node::ReclaimAnswer>();
+  }
+  // The request for what the program needs to resume.
+  node::LeaseAsk hold_a_call() {
+    world.tenant.held_calls = true;
+    takes_parts = world.service.hear<node::TakesParts>().request;
+    return world.service.hear<node::LeaseAsk>();
+  }
+
+  LeasedWorld world;
+  node::RequestId takes_parts = 0;
+};
+
+TEST_F(LeasesInParts, APauseReturnsWhatItHasReleasedWhileItGoesOn) {
+  world.tenant.gives_half_first = true;
+  demand_pause();
+  EXPECT_EQ(world.service.hear<node::LeaseReturn>().bytes, all / 2);
+  const auto answer = world.service.hear<node::ReclaimAnswer>();
+  EXPECT_EQ(answer.outcome, node::ReclaimOutcome::Applied);
+  EXPECT_EQ(answer.returned, all / 2);
+}
+
+TEST_F(LeasesInParts, AReturningProgramFillsEachPartAsItComes) {
+  pause();
+  const auto ask = hold_a_call();
+  EXPECT_EQ(ask.request, takes_parts);
+  EXPECT_EQ(ask.bytes, all);
+  world.service.say(node::LeasePart{ask.request, all / 2});
+  EXPECT_TRUE(comes_true([&] { return world.tenant.returns_ahead == 1; }));
+  EXPECT_EQ(world.budget.committed_bytes(), all / 2);
+  EXPECT_TRUE(world.tenant.is_paused());
+  world.service.say(node::LeaseGrant{ask.request});
+  EXPECT_TRUE(comes_true([&] { return world.tenant.resumes == 1; }));
+  EXPECT_EQ(world.budget.committed_bytes(), all);
+  EXPECT_EQ(world.tenant.leaves_again, 0);
+}
+
+// One batch is what a lease usually grows by.
+TEST_F(LeasesInParts, LessThanABatchIsNotWorthACopy) {
+  pause();
+  const auto ask = hold_a_call();
+  world.service.say(node::LeasePart{ask.request, batch - 2 * MiB});
+  world.service.say(node::LeasePart{ask.request, 2 * MiB});
+  EXPECT_TRUE(comes_true([&] { return world.tenant.returns_ahead == 1; }));
+  EXPECT_EQ(world.budget.committed_bytes(), batch);
+}
+
+TEST_F(LeasesInParts, AnotherPauseTakesWhatWasBackAlready) {
+  pause();
+  const auto ask = hold_a_call();
+  world.service.say(node::LeasePart{ask.request, all / 2});
+  EXPECT_TRUE(comes_true([&] { return world.tenant.returns_ahead == 1; }));
+  demand_pause();
+  EXPECT_EQ(world.service.hear<node::ReclaimAnswer>().returned, all / 2);
+  EXPECT_EQ(world.tenant.leaves_again, 1);
+  EXPECT_EQ(world.tenant.pauses, 1) << "it is paused already";
+}
+
+// Others can have it instead.
+TEST_F(LeasesInParts, ARefusalOfTheRestFreesWhatWasBackAlready) {
+  pause();
+  const auto ask = hold_a_call();
+  world.service.say(node::LeasePart{ask.request, all / 2});
+  EXPECT_TRUE(comes_true([&] { return world.tenant.returns_ahead == 1; }));
+  world.service.say(
+      node::LeaseRefusal{.request = ask.request, .why = node::RefusalReason::NotReturned});
+  EXPECT_TRUE(comes_true([&] { return world.tenant.leaves_again == 1; }));
+  EXPECT_EQ(world.service.hear<node::LeaseAsk>().bytes, all / 2) << "the rest";
+  EXPECT_EQ(world.budget.surplus(), all / 2);
+}
+
+TEST_F(LeasesInParts, AProgramThatNobodyWaitsForAnyMoreLeavesAgain) {
+  pause();
+  const auto ask = hold_a_call();
+  world.service.say(node::LeasePart{ask.request, all / 2});
+  EXPECT_TRUE(comes_true([&] { return world.tenant.returns_ahead == 1; }));
+  world.tenant.held_calls = false;
+  EXPECT_TRUE(comes_true([&] { return world.tenant.leaves_again == 1; }));
+}
+
+// Others may have taken what it had released, so it comes back like any paused program.
+TEST_F(LeasesInParts, APauseThatFailsAndCannotBeUndoneCountsAsOne) {
+  world.tenant.gives_half_first = true;
+  world.tenant.fails_when_paused = true;
+  demand_pause();
+  EXPECT_EQ(world.service.hear<node::ReclaimAnswer>().outcome, node::ReclaimOutcome::Applied);
+  const auto ask = hold_a_call();
+  EXPECT_EQ(ask.bytes, all);
+  world.service.say(node::LeaseGrant{ask.request});
+  EXPECT_TRUE(comes_true([&] { return world.tenant.resumes == 1; }));
+  EXPECT_EQ(world.budget.committed_bytes(), all);
+}
+
+}  // namespace
+}  // namespace cuvmm::test
