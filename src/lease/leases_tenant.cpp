@@ -311,6 +311,10 @@ void Leases::bring_back(std::uint64_t now) {
     for (Leased& place : places()) place.resumes_with = 0;
     return;
   }
+  if (resumed.error().kind == ErrorKind::NotSupported) {
+    paused_at_ = 0;  // the program is exiting, and has shut down the driver
+    return;
+  }
   CUVMM_LOG_RARELY(Warning, "the program is still paused: %s", resumed.error().text().c_str());
 }
 

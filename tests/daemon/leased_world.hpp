@@ -64,6 +64,10 @@ class WillingTenant final : public lease::Tenant {
     return {};
   }
   Result<void> resume(Come) override {
+    if (has_shut_down) {
+      ++resumes;
+      return Error{.kind = ErrorKind::NotSupported, .doing = "resume"};
+    }
     TRY(hold(comes_back - held));
     paused = false;
     ++resumes;
@@ -120,6 +124,7 @@ class WillingTenant final : public lease::Tenant {
   std::atomic<bool> held_calls{false};
   std::atomic<bool> gives_half_first{false};
   std::atomic<bool> fails_when_paused{false};
+  std::atomic<bool> has_shut_down{false};
   std::atomic<share::Presence> presence{share::Presence::OnDevices};
   share::LeftMemory left{};  // for the thread that carries out demands
   LeasedBudget* held_by = nullptr;

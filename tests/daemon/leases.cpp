@@ -241,6 +241,18 @@ TEST(LeasedBudgets, AreEmptyInAPauseAndComeBackForAHeldCall) {
   EXPECT_EQ(world.budget.committed_bytes(), 64 * MiB);
 }
 
+TEST(LeasedBudgets, AProgramThatHasShutDownItsDriverIsNotResumedAgain) {
+  LeasedWorld world;
+  world.begin();
+  world.tenant.has_shut_down = true;
+  world.service.say(node::ReclaimDemand{3, a_device, node::ReclaimStep::Pause, MiB, 200'000});
+  world.service.hear<node::ReclaimAnswer>();
+  world.tenant.held_calls = true;
+  EXPECT_TRUE(comes_true([&] { return world.tenant.resumes == 1; }));
+  ::usleep(50'000);  // it would be tried again every 5 ms
+  EXPECT_EQ(world.tenant.resumes, 1);
+}
+
 // Returns the answers to a demand to pause while work does not end: the last one is a refusal.
 std::vector<node::ReclaimOutcome> answers_of_a_busy_client(std::uint64_t work_within,
                                                            std::uint64_t within,
