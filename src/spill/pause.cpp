@@ -260,7 +260,7 @@ Result<PauseReport> Pauser::resume(Partly partly) {
   if (!is_paused_) return PauseReport{};
   const std::uint64_t began = now_ns();
   const RelaxedCapture relaxed{program_.driver};
-  PauseReport report;
+  PauseReport report = ahead_;
   Result<void> returned = put_all_back(report, partly);
   // Retries once, since a refusal by the driver may be transient.
   const bool may_retry = !program_.calls.is_abandoned();
@@ -278,8 +278,10 @@ Result<PauseReport> Pauser::resume(Partly partly) {
   }
   end_eviction();
   is_paused_ = false;
+  ahead_ = {};
   go_on(program_);
-  report.took_us = report.held_us = us_since(began);
+  report.took_us += us_since(began);
+  report.held_us = report.took_us;
   report.stayed = on_host_bytes();
   if (report.stayed != 0) report.why = "the device has no room for it";
   CUVMM_TRACE(.event = TraceEvent::Resume, .size = report.moved, .other = report.took_us * 1000);
@@ -289,10 +291,10 @@ Result<PauseReport> Pauser::resume(Partly partly) {
 void Pauser::return_ahead() {
   if (!is_paused_) return;
   const RelaxedCapture relaxed{program_.driver};
-  PauseTimes times;
+  const Stopwatch returning{ahead_.took_us};
   for (const auto& removal : removals_) {
     const InContext in_context{program_.driver, removal->context()};
-    if (in_context.ok()) removal->return_ahead(host_side(), times);
+    if (in_context.ok()) removal->return_ahead(host_side(), ahead_.times);
   }
   stock_used_at_ = now_ns();
 }

@@ -132,6 +132,7 @@ class Pauser {
   std::vector<std::unique_ptr<DeviceSwapOut>> removals_;    // one per device
   bool is_paused_ = false;
   PauseReport paused_;
+  PauseReport ahead_;  // the time that return_ahead() has taken, for the report of the resume
 };
 
 // The memory that the host has available, according to the system.
