@@ -24,10 +24,11 @@ build_preset() {  # PRESET [TARGET…]
   mark_build "$(build_folder "$1")"
 }
 
-mark_build() {  # FOLDER: adds its commit, and the shared libraries that other machines may lack
+mark_build() {  # FOLDER: adds its commit, its sources, and the shared libraries that other machines may lack
   local program library
   mkdir -p "$1/lib/cuvmm"
   commit_here >"$1/lib/cuvmm/commit"
+  sources_here >"$1/lib/cuvmm/sources"
   for program in "$1"/bin/*; do
     [[ -f $program ]] || continue
     while read -r library; do

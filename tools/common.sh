@@ -19,6 +19,17 @@ commit_here() {
   printf '%s' "$commit"
 }
 
+# Names the content of src and include: parts of one result may be measured one after another, as long
+# as it is the same.
+sources_here() {
+  local trees
+  trees=$(git rev-parse HEAD:src HEAD:include 2>/dev/null) || { printf unknown; return; }
+  trees=$(sha256sum <<<"$trees")
+  [[ -z $(git status --porcelain -- src include 2>/dev/null) ]] || trees=changed
+  printf '%s' "${trees:0:12}"
+}
+sources_built() { cat build/lib/cuvmm/sources 2>/dev/null || printf unknown; }
+
 # The commit of build/, even if it was copied from another machine.
 commit_built() { cat build/lib/cuvmm/commit 2>/dev/null || printf unknown; }
 

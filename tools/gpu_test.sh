@@ -2,8 +2,8 @@
 # ./dev gpu-test [PART…] [--out DIR]: tests build/ on the real card. Downloads and builds nothing,
 # so that a build can be copied to a machine that has a card but no network.
 #
-# A part is a script in tools/gpu_parts. Its output becomes NAME.txt. NAME.json names the card and
-# the commit, says whether the part passed, and contains the details that the part wrote to
+# A part is a script in tools/gpu_parts. Its output becomes NAME.txt. NAME.json names the card, the
+# commit and the sources, says whether the part passed, and contains the details that the part wrote to
 # $CUVMM_PART_DETAILS.
 all_parts=()
 for script in tools/gpu_parts/*.sh; do all_parts+=("$(basename "$script" .sh)"); done
@@ -48,6 +48,7 @@ run_part() {  # NAME
   {
     printf '{\n  "part": %s,\n  "card": %s,\n  "driver": %s,\n  "commit": %s,\n' \
       "$(json_text "$1")" "$(json_text "$card")" "$(json_text "$driver")" "$(json_text "$commit")"
+    printf '  "sources": %s,\n' "$(json_text "$(sources_built)")"
     printf '  "result": %s,\n  "seconds": %d,\n  "details": %s\n}\n' \
       "$(json_text "$result")" $((SECONDS - started)) "$(grep . "$details" || echo null)"
   } >"$out/$1.json"

@@ -172,6 +172,12 @@ Programs natively and under cuvmm. Those of one machine with the same outcome sh
 [limits.md]({same_results.WHY}) says why.
 
 {table([*same_results.HEADS[:-1], "On"], rows)}
+## Which code
+
+Each part names the state of `src` and `include` that it ran with, a digest of the two folders. Figures of another
+state than that of most parts are older or newer.
+
+{measured_summary.sources(RESULTS)}
 ## Raw data
 
 {measured_summary.raw_data(RESULTS)}"""

@@ -133,6 +133,20 @@ def grouped_results(rows):
     return [["; ".join(programs), *outcome_of_all] for outcome_of_all, programs in groups.items()]
 
 
+def sources(results):
+    """A row for each state of src and include that parts ran with, the one with most parts first."""
+    states = {}
+    for machine in sorted(path for path in results.iterdir() if path.is_dir()):
+        for name, one in parts_of(machine).items():
+            state = states.setdefault(one.get("sources", "unknown"), {})
+            state.setdefault(machine.name, []).append(name)
+    by_parts = sorted(states.items(), key=lambda one: (-sum(map(len, one[1].values())), one[0]))
+    return table(["`src` and `include`", "Ran with it"],
+                 [(f"`{state}`", "; ".join(f"{machine}: {', '.join(names)}"
+                                           for machine, names in sorted(machines.items())))
+                  for state, machines in by_parts])
+
+
 def raw_data(results):
     rows = []
     for machine in sorted(path for path in results.iterdir() if path.is_dir()):

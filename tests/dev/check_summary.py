@@ -44,6 +44,16 @@ class Summary(unittest.TestCase):
         self.assertEqual(len(rows), 1)
         self.assertIn("+10.0%", rows[0])
 
+    def test_names_the_sources_of_each_part(self):
+        self.put("a", "pause")
+        self.put("b", "pause")
+        self.put("b", "resize")
+        other = self.results / "b" / "spill.json"
+        other.write_text((self.results / "b" / "pause.json").read_text().replace(
+            '"commit"', '"sources": "0123", "commit"'))
+        rows = measured_summary.sources(self.results).splitlines()[2:]
+        self.assertEqual(rows, ["| `unknown` | a: pause; b: pause, resize |", "| `0123` | b: spill |"])
+
     def test_says_which_card_driver_and_frameworks_ran_what(self):
         self.put("a", "frameworks", workloads=[workload("one", "torch 2.0", 0, 1),
                                                workload("two", "driver 13000", 0, 1)])
