@@ -17,6 +17,8 @@ import statistics
 import subprocess
 import sys
 
+UNITS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
+
 
 def programs_of(build):
     return {file.name.removeprefix("cuvmm_bench_"): file
@@ -36,10 +38,11 @@ def times_of(program, seconds):
         if row.get("run_type") == "aggregate" and row.get("aggregate_name") != "median":
             continue
         name = re.sub(r"_median$|/repeats:\d+", "", row["name"])
+        time = row["real_time"] * UNITS[row["time_unit"]]
         if row.get("run_type") == "aggregate":
-            repeats[name] = [row["real_time"]]
+            repeats[name] = [time]
         else:
-            repeats.setdefault(name, []).append(row["real_time"])
+            repeats.setdefault(name, []).append(time)
     return {name: statistics.median(times) for name, times in repeats.items()}
 
 
@@ -73,8 +76,8 @@ def main():
         pairs = compare(builds[0][name], builds[1][name], request.rounds, request.seconds)
         for benchmark, times in sorted(pairs.items()):
             ratios = [after / before for before, after in times]
-            low, middle, high = (statistics.quantiles(ratios, n=4) if len(ratios) > 1
-                                 else ratios * 3)
+            low, middle, high = (ratios * 3 if len(ratios) == 1 else
+                                 statistics.quantiles(ratios, n=4, method="inclusive"))
             rows.append({"benchmark": f"{name}: {benchmark}", "ratio": middle, "low": low,
                          "high": high, "before_ns": statistics.median(t[0] for t in times),
                          "after_ns": statistics.median(t[1] for t in times)})

@@ -21,7 +21,7 @@ AREAS = (
     ("growing buffers without copies", ("resize",)),
     ("pools of models", ("pools",)),
     ("IPC handles, torch.multiprocessing; on two cards also NCCL", ("ipc",)),
-    ("programs that lease memory from `cuvmmd`", ("node",)),
+    ("programs that lease memory from `cuvmmd`; on two cards, jobs whose ranks wait for each other", ("node", "ranks")),
     ("call stacks of allocations", ("stacks",)),
     ("device time: clients of a process; between processes", ("schedule", "gputime")),
 )
