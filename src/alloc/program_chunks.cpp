@@ -54,20 +54,14 @@ ProgramChunks::Handle ProgramChunks::add_name(const std::shared_ptr<ProgramChunk
   return chunk->name;
 }
 
-void ProgramChunks::count_natively(ProgramChunk& chunk) {
-  const CUmemLocation& where = chunk.properties.location;
-  if (where.type != CU_MEM_LOCATION_TYPE_DEVICE || !memory_.native().counts()) return;
-  chunk.counted.emplace(memory_.native(), NativeMemory::Name{NativeMemory::Kind::Chunk, chunk.id},
-                        chunk.size, where.id);
-}
-
 ProgramChunks::Handle ProgramChunks::created(Handle handle, Size size,
-                                             const CUmemAllocationProp& properties) {
+                                             const CUmemAllocationProp& properties,
+                                             NativeCharge charge) {
   const auto chunk = std::make_shared<ProgramChunk>();
   chunk->id = last_id_.fetch_add(1, std::memory_order_relaxed) + 1;
   chunk->size = size;
   chunk->properties = properties;
-  count_natively(*chunk);
+  chunk->charge = std::move(charge);
   std::shared_ptr<ProgramChunk> forgotten;  // destroyed without the lock
   const Writing writing{lock_};
   return add_name(chunk, handle, forgotten);

@@ -10,26 +10,11 @@
 #include <vector>
 
 #include "alloc/memory.hpp"
+#include "alloc/native_charge.hpp"
 #include "trace/record.hpp"
 #include "vmm/chunk_ref.hpp"
 
 namespace cuvmm {
-
-// Counts memory that the program took from the driver against the limit, while it exists.
-class NativeCount {
- public:
-  NativeCount(NativeMemory& memory, const NativeMemory::Name& name, Size size, int device)
-      : memory_(memory), name_(name) {
-    memory_.took(name_, size, device);
-  }
-  ~NativeCount() { memory_.gives_back(name_); }
-  NativeCount(const NativeCount&) = delete;
-  NativeCount& operator=(const NativeCount&) = delete;
-
- private:
-  NativeMemory& memory_;
-  const NativeMemory::Name name_;
-};
 
 // A chunk that the program created or imported itself. Exists while the program has a reference to
 // it or a mapping of it.
@@ -42,7 +27,7 @@ struct ProgramChunk {
   int references = 1;                     // the program's
   const char* stays = nullptr;            // why it cannot leave its device
   std::vector<CUdeviceptr> mapped_at;
-  std::optional<NativeCount> counted;
+  NativeCharge charge;  // until it is taken over: then the chunk that backs it has its own
   // From the first pause on, the only reference that the driver knows; the program's are counted
   // here. Empty also while the chunk is away.
   ChunkRef moved;
@@ -73,11 +58,12 @@ class ProgramChunks {
  public:
   using Handle = CUmemGenericAllocationHandle;
 
-  ProgramChunks(const Driver& driver, Memory& memory) : driver_(driver), memory_(memory) {}
+  explicit ProgramChunks(const Driver& driver) : driver_(driver) {}
 
   // Call with the driver's new handle. They return the handle that the program gets, which differs
   // if the program knows another chunk by that number.
-  Handle created(Handle handle, Size size, const CUmemAllocationProp& properties);
+  Handle created(Handle handle, Size size, const CUmemAllocationProp& properties,
+                 NativeCharge charge = {});
   Handle imported(Handle handle);
   Handle retained(Handle handle, CUdeviceptr address);
   // Refers to the chunk at the address, if the driver no longer counts its references.
@@ -182,10 +168,8 @@ class ProgramChunks {
   void for_each(Visit visit) const;
   void count();
   static void record(TraceEvent event, const ProgramChunk& chunk);
-  void count_natively(ProgramChunk& chunk);
 
   const Driver& driver_;
-  Memory& memory_;
   std::atomic<std::uint64_t> last_id_{0};
   std::atomic<std::size_t> count_{0};  // names and places; written under the lock
 

@@ -79,7 +79,8 @@ Result<ChunkRef> ProgramChunks::take_over(ProgramChunk& chunk, CUdeviceptr addre
       handle = names_.at(chunk.name).handle;
       surplus = chunk.references - 1;
     }
-    taken = ChunkRef::adopt(Chunk::adopt(driver_, handle, chunk.size, chunk.properties));
+    taken = adopt_charged(Chunk::adopt(driver_, handle, chunk.size, chunk.properties),
+                          std::move(chunk.charge));
     chunk.moved = taken;
     chunk.is_taken_over = some_taken_over_ = true;
   }
@@ -108,14 +109,12 @@ void ProgramChunks::record(TraceEvent event, const ProgramChunk& chunk) {
 void ProgramChunks::left(ProgramChunk& chunk) {
   // It is away already if only a part of another one had been mapped in its place.
   if (chunk.moved) record(TraceEvent::Release, chunk);
-  chunk.counted.reset();
   const Writing writing{lock_};
   chunk.moved = {};
 }
 
 void ProgramChunks::came_back(ProgramChunk& chunk, const ChunkRef& as) {
   if (!chunk.moved) record(TraceEvent::Create, chunk);
-  if (!chunk.counted && as->location().is_device()) count_natively(chunk);
   const Writing writing{lock_};
   chunk.moved = as;
 }

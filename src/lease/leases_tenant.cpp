@@ -131,7 +131,7 @@ bool Leases::pause_for(const ReclaimDemand& demand) {
   if (tenant_.is_paused()) return true;
   {
     const Holding holding{lock_};
-    for (Leased& place : places()) place.held_before = place.budget->committed_bytes();
+    for (Leased& place : places()) place.held_before = place.budget->held_bytes();
   }
   const Duration within{std::clamp<std::uint64_t>(demand.within, 100'000, longest_pause)};
   // Older services give no deadline.
@@ -164,7 +164,7 @@ bool Leases::pause_for(const ReclaimDemand& demand) {
   const Holding holding{lock_};
   for (Leased& place : places()) {
     if (place.is_host()) continue;
-    const Size after = place.budget->committed_bytes();
+    const Size after = place.budget->held_bytes();
     place.away = place.held_before > after ? place.held_before - after : 0;
     place.comes_back_with = 0;
   }

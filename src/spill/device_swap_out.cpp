@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "alloc/near_chunk.hpp"
 #include "base/stopwatch.hpp"
 
 namespace cuvmm {
@@ -182,7 +183,7 @@ Result<ChunkRef> DeviceSwapOut::take_chunk(const EvictedChunk& one, const Instea
     if (one.properties == nullptr) {
       return device_->store().take({one.size, one.home, one.exportable});
     }
-    return ChunkRef::adopt(TRY(Chunk::create_as(driver_, one.size, *one.properties)));
+    return create_near(driver_, device_, one.size, *one.properties);
   }();
   if (taken.ok() || taken.error().kind != ErrorKind::OutOfMemory || !instead) return taken;
   return instead(one);

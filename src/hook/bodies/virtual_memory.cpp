@@ -40,12 +40,14 @@ CUresult outside_ours(const Forward<call>& forward, CUdeviceptr address, size_t 
 
 CUVMM_HOOK(cuMemCreate, Handle* chunk, size_t size, const CUmemAllocationProp* properties,
            unsigned long long flags) {
-  const CUresult answer = forward(chunk, size, properties, flags);
-  ProgramChunks* const chunks = chunks_of(forward);
-  if (chunks != nullptr && answer == CUDA_SUCCESS) {
-    *chunk = chunks->created(*chunk, size, *properties);
+  Serving* const serving = forward.engine().serving();
+  if (serving == nullptr || chunk == nullptr || properties == nullptr) {
+    return forward(chunk, size, properties, flags);
   }
-  return answer;
+  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
+  return serving->program_creation.create(chunk, size, *properties, [&](Handle* made) {
+    return forward.announced_once(made, size, properties, flags);
+  });
 }
 
 CUVMM_HOOK(cuMemImportFromShareableHandle, Handle* chunk, void* shared,
