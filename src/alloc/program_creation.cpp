@@ -26,7 +26,14 @@ CUresult ProgramCreation::create(Handle* chunk, Size size, const CUmemAllocation
   if (!is_on_device || !DeviceReclaim::may_help(made)) return to_cuda(made.error());
   device = memory_.devices().serve(ordinal);
   if (device == nullptr || size > device->memory()) return CUDA_ERROR_OUT_OF_MEMORY;
-  made = memory_.take_natively(*device, size, attempt, {});
+  const auto elsewhere = [&]() -> Result<void> {
+    const ChunkRef spilled = TRY(device->store().take_spilled(size));
+    *chunk = chunks_.spilled(spilled, size, properties);
+    return {};
+  };
+  const bool may_be_spilled = ProgramChunk::may_be_spilled(properties);
+  made = memory_.take_natively(*device, size, attempt,
+                               may_be_spilled ? elsewhere : Memory::NativeAttempt{});
   return made.ok() ? CUDA_SUCCESS : to_cuda(made.error());
 }
 

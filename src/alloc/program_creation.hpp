@@ -8,7 +8,8 @@
 namespace cuvmm {
 
 // Creates the chunks that the program asks for with cuMemCreate: within the limit and the lease of
-// their device, for which cuvmm reclaims memory as for an allocation of its own. Thread-safe.
+// their device, for which cuvmm reclaims memory as for an allocation of its own, and then spilled
+// if they may be. Thread-safe.
 class ProgramCreation {
  public:
   using Handle = ProgramChunks::Handle;

@@ -2,6 +2,8 @@
 // A program that manages virtual memory itself, as the hooks see its calls.
 #pragma once
 
+#include <algorithm>
+
 #include "alloc/program_creation.hpp"
 #include "paused_program.hpp"
 
@@ -67,6 +69,14 @@ class OwnVirtualMemory {
     unsigned long long flags = 0;
     EXPECT_CUDA(test::driver().cuMemGetAccess(&flags, &device, address_ + offset));
     return flags;
+  }
+  // Unmaps what begins there, and releases it.
+  void remove(Size offset, Handle name) {
+    const auto at = std::find_if(mapped_.begin(), mapped_.end(),
+                                 [&](const auto& one) { return one.first == address_ + offset; });
+    unmap(at->first, at->second);
+    mapped_.erase(at);
+    release(name);
   }
   // The driver's handle of the chunk that is mapped there.
   Handle backing(Size offset) const {
