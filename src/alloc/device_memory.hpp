@@ -45,6 +45,12 @@ class DeviceMemory {
   LeasedBudget& budget() { return *budget_; }
   const LeasedBudget& budget() const { return *budget_; }
   Size limit() const { return budget_->limit(); }
+  // The budget that bounds chunks which the program creates itself; nullptr if there is neither a
+  // limit nor a lease.
+  LeasedBudget* bound() const {
+    const bool is_bounded = budget_->own_limit() != unlimited || budget_->lessor() != nullptr;
+    return is_bounded ? budget_.get() : nullptr;
+  }
   // Held by a thread that lacks memory while it reclaims from others: one thread at a time.
   PressureTurns& turns() { return turns_; }
 

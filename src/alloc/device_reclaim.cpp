@@ -8,34 +8,38 @@
 namespace cuvmm {
 
 // Holds no lock of an arena or of windows, so it may wait for those locks, which a reclaim may not.
-Result<Allocation*> DeviceReclaim::retry(DeviceMemory& device, Size size, MemoryPressure& pressure,
-                                         Compacts compacts, const Attempt& attempt) {
+void DeviceReclaim::retry(DeviceMemory& device, Size size, MemoryPressure& pressure,
+                          Compacts compacts, Lease lease,
+                          const std::function<bool()>& still_lacks) {
   constexpr int most_attempts = 16;  // other threads may be faster each time
   const std::uint64_t until = pressure.until();
-  const bool is_leased = device.budget().lessor() != nullptr;
+  const bool is_leased = lease == Lease::Awaited && device.budget().lessor() != nullptr;
   const std::uint64_t longest =
       is_leased ? std::max(until, pressure.until(settings_.node_wait)) : until;
   const Size wanted = round_up(size, device.granule());
   PressureTurns::Turn turn{device.turns()};
   for (int attempts = 1;; ++attempts) {
     // Without a turn only what others have released meanwhile can help.
-    if (!turn.take(longest)) return attempt();
+    if (!turn.take(longest)) {
+      static_cast<void>(still_lacks());
+      return;
+    }
     pressure.tried.add(ReclaimSteps::OtherOwners);
     const bool some_work_ended = clock_.wait_for_frees(device.ordinal(), until);
     Size released = parts_.holdings.release(device.ordinal(), wanted);
     if (released < wanted) released += reclaim_from_others(device, wanted - released);
-    Result<Allocation*> made = attempt();
-    if (!may_help(made)) return made;
+    if (!still_lacks()) return;
     if (attempts == 1 && compacts == Compacts::Here && compact(device, wanted, until)) continue;
-    if (attempts == most_attempts || now_ns() >= longest) return made;
+    if (attempts == most_attempts || now_ns() >= longest) return;
     if (some_work_ended || released != 0) continue;
+    if (lease == Lease::NotAwaited) return;
     turn.give_back();
     if (is_leased) pressure.tried.add(ReclaimSteps::Lease);
     // An extra granule, for a block that does not end at a chunk boundary.
     const bool has_more =
         device.budget().wait_for_more(wanted + device.granule(), until, longest) ||
         device.budget().wait_for_more(wanted, until, longest);
-    if (!has_more) return made;
+    if (!has_more) return;
   }
 }
 

@@ -22,17 +22,20 @@ class DeviceReclaim {
   explicit DeviceReclaim(const Parts& parts)
       : parts_(parts), settings_(parts.settings), clock_(parts.dependencies.clock) {}
 
-  using Attempt = std::function<Result<Allocation*>()>;
   // Whether an attempt failed for lack of memory.
-  static bool may_help(const Result<Allocation*>& made) {
+  template <class Made>
+  static bool may_help(const Result<Made>& made) {
     return !made.ok() && made.error().kind == ErrorKind::OutOfMemory;
   }
   // Whether retry() also moves live stream-ordered memory, or the attempt does.
   enum class Compacts : std::uint8_t { Here, InAttempt };
+  // Whether retry() also waits for a larger lease.
+  enum class Lease : std::uint8_t { Awaited, NotAwaited };
   // Retries an allocation of `size` bytes while others release memory: what one kind of memory
-  // caches, or pending work still uses, may be what another kind lacks.
-  Result<Allocation*> retry(DeviceMemory& device, Size size, MemoryPressure& pressure,
-                            Compacts compacts, const Attempt& attempt);
+  // caches, or pending work still uses, may be what another kind lacks. `still_lacks` makes an
+  // attempt, and returns whether it failed for lack of memory.
+  void retry(DeviceMemory& device, Size size, MemoryPressure& pressure, Compacts compacts,
+             Lease lease, const std::function<bool()>& still_lacks);
 
   // Returns to the driver what the current device can spare. Returns whether that was anything.
   bool make_room();

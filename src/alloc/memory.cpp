@@ -40,7 +40,11 @@ Answer Memory::allocate(CUdeviceptr* address, Size size, const GrowHint& grow_hi
   const auto attempt = [&] { return owner->allocate(size, grow_hint, pressure); };
   auto made = attempt();
   if (DeviceReclaim::may_help(made)) {
-    made = reclaim_.retry(owner->device(), size, pressure, DeviceReclaim::Compacts::Here, attempt);
+    reclaim_.retry(owner->device(), size, pressure, DeviceReclaim::Compacts::Here,
+                   DeviceReclaim::Lease::Awaited, [&] {
+                     made = attempt();
+                     return DeviceReclaim::may_help(made);
+                   });
   }
   if (!made.ok()) return refuse(made.error(), size, owner->device(), pressure);
   held_.add(**made, {.asked = size,
@@ -92,7 +96,11 @@ Answer Memory::allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size,
   const auto attempt = [&] { return pool->allocate(size, stream.id, pressure); };
   auto made = attempt();
   if (DeviceReclaim::may_help(made)) {
-    made = reclaim_.retry(device, size, pressure, DeviceReclaim::Compacts::InAttempt, attempt);
+    reclaim_.retry(device, size, pressure, DeviceReclaim::Compacts::InAttempt,
+                   DeviceReclaim::Lease::Awaited, [&] {
+                     made = attempt();
+                     return DeviceReclaim::may_help(made);
+                   });
   }
   if (!made.ok()) return refuse(made.error(), size, device, pressure);
   if (PoolMemory::is_behind_others(**made)) {
@@ -107,6 +115,45 @@ Answer Memory::allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size,
                      .device = static_cast<std::int16_t>(device.ordinal())});
   *address = (*made)->address();
   return CUDA_SUCCESS;
+}
+
+// The attempt asks the driver, so cuvmm's own free chunks make way first, as in ChunkStore::take().
+Result<void> Memory::take_natively(DeviceMemory& device, Size size, const NativeAttempt& attempt,
+                                   const NativeAttempt& elsewhere) {
+  MemoryPressure pressure{settings_.wait};
+  const auto attempt_here = [&]() -> Result<void> {
+    Result<void> made = attempt();
+    if (!DeviceReclaim::may_help(made)) return made;
+    // If the driver refused, everything is missing; if the budget did, what exceeds it.
+    const Size there = made.error().driver_code != 0 ? 0 : device.budget().available();
+    device.store().reclaim(device.location(), size > there ? size - there : size);
+    return attempt();
+  };
+  pressure.tried.add(ReclaimSteps::NewMemory);
+  Result<void> made = attempt_here();
+  // What never fits, and what a capture or a lost context forbids to wait for, is not waited for.
+  const bool may_wait =
+      size <= device.limit() && !dependencies_.captures.any() && !work_.has_lost_a_context();
+  const auto retry = [&](DeviceReclaim::Lease lease) {
+    if (!may_wait || !DeviceReclaim::may_help(made)) return;
+    pressure.tried.add(ReclaimSteps::PendingWork);
+    reclaim_.retry(device, size, pressure, DeviceReclaim::Compacts::Here, lease, [&] {
+      made = attempt_here();
+      return DeviceReclaim::may_help(made);
+    });
+  };
+  const bool spills = elsewhere && device.store().spills();
+  retry(spills ? DeviceReclaim::Lease::NotAwaited : DeviceReclaim::Lease::Awaited);
+  if (spills && DeviceReclaim::may_help(made)) {
+    pressure.tried.add(ReclaimSteps::Elsewhere);
+    if (elsewhere().ok()) return {};
+    if (device.budget().lessor() != nullptr) retry(DeviceReclaim::Lease::Awaited);
+  }
+  if (!DeviceReclaim::may_help(made)) return made;
+  Error refused = made.error();
+  pressure.tried.stand_in(refused);
+  report_out_of_memory(refused, size, device, holdings_.mapped_free(device.ordinal()));
+  return refused;
 }
 
 Result<Memory::Lent> Memory::lend(CUdeviceptr address, const Lending::Secret& fresh) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -69,6 +70,14 @@ class Memory {  // NOLINT(clang-analyzer-optin.performance.Padding)
   // For a forwarded call that failed because the driver has no memory left. Returns true if memory
   // was released to the driver, so that a retry is worthwhile.
   bool make_room() { return reclaim_.make_room(); }
+
+  // Makes `attempt`, in which the program takes `size` bytes of the device from the driver. While
+  // that lacks memory, reclaims as for an allocation of ours, and then makes `elsewhere`, if there
+  // is one and the device spills. Reports a refusal for lack of memory. Each attempt charges the
+  // device's budget itself, and changes nothing if it fails.
+  using NativeAttempt = std::function<Result<void>()>;
+  Result<void> take_natively(DeviceMemory& device, Size size, const NativeAttempt& attempt,
+                             const NativeAttempt& elsewhere);
 
   // Call after the program has waited for work: applies the pools' release thresholds and
   // VMM_CACHE.

@@ -10,7 +10,8 @@ NativeMemory::NativeMemory(const Driver& driver, const MemorySettings& settings,
     : driver_(driver),
       devices_(devices),
       counts_(!settings.limit.is_none() ||
-              settings.device_limits != decltype(settings.device_limits){}) {}
+              settings.device_limits != decltype(settings.device_limits){}),
+      bounds_chunks_(counts_ || settings.lessor != nullptr) {}
 
 void NativeMemory::took(const Name& name, Size size) {
   if (counts_) took(name, size, current_device(driver_));

@@ -10,10 +10,11 @@
 namespace cuvmm {
 
 // Device memory that the program has taken from the driver natively, by name. It counts against the
-// limit; without a limit nothing is counted. Thread-safe.
+// limit; without a limit nothing is counted. Chunks count in another way (NativeCharge).
+// Thread-safe.
 class NativeMemory {
  public:
-  enum class Kind : std::uint8_t { Address, Chunk, Array };
+  enum class Kind : std::uint8_t { Address, Array };
   struct Name {
     Kind kind;
     std::uint64_t number;
@@ -28,6 +29,8 @@ class NativeMemory {
   NativeMemory(const Driver& driver, const MemorySettings& settings, ServedDevices& devices);
 
   bool counts() const { return counts_; }
+  // Whether a limit or the node's service bounds the chunks that the program creates.
+  bool bounds_chunks() const { return bounds_chunks_; }
   // On the current device, or on `device`.
   void took(const Name& name, Size size);
   void took(const Name& name, Size size, int device);
@@ -48,6 +51,7 @@ class NativeMemory {
   const Driver& driver_;
   ServedDevices& devices_;
   const bool counts_;
+  const bool bounds_chunks_;
   std::atomic<std::size_t> count_{0};
 
   Lock lock_{LockOrder::Devices};  // guards what follows

@@ -87,4 +87,22 @@ std::optional<PointerAnswer> pointer_answer(const Memory& memory, const Allocati
   }
 }
 
+std::optional<PointerAnswer> pointer_answer(const ProgramChunks& chunks, CUdeviceptr address,
+                                            CUpointer_attribute attribute) {
+  const auto asked = chunks.asked_properties_at(address);
+  if (!asked) return std::nullopt;
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      return number(CU_MEMORYTYPE_DEVICE);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      return number(static_cast<std::uint32_t>(asked->location.id));
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+      return wide(static_cast<std::uint64_t>(asked->requestedHandleTypes));
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+      return number(asked->allocFlags.gpuDirectRDMACapable);
+    default:
+      return std::nullopt;
+  }
+}
+
 }  // namespace cuvmm

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "alloc/memory.hpp"
+#include "alloc/program_chunks.hpp"
 
 namespace cuvmm {
 
@@ -20,5 +21,10 @@ struct PointerAnswer {
 // driver's own answer is right, once the memory is present.
 std::optional<PointerAnswer> pointer_answer(const Memory& memory, const AllocationFacts& held,
                                             CUdeviceptr address, CUpointer_attribute attribute);
+
+// The same for memory that the program manages itself: describes the chunk as the program requested
+// it. nullopt if the driver's own answer is right.
+std::optional<PointerAnswer> pointer_answer(const ProgramChunks& chunks, CUdeviceptr address,
+                                            CUpointer_attribute attribute);
 
 }  // namespace cuvmm

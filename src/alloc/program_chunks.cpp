@@ -42,11 +42,13 @@ bool ProgramChunks::is_taken(Handle handle) const {
 }
 
 // A name that is known although the driver has just given it out anew is of memory that has ended
-// without our noticing.
+// without our noticing. The handle of spilled memory outlives the chunk, in its store, so the
+// program must not know it: it might release it once more.
 ProgramChunks::Handle ProgramChunks::add_name(const std::shared_ptr<ProgramChunk>& chunk,
                                               Handle handle,
                                               std::shared_ptr<ProgramChunk>& forgotten) {
-  chunk->name = is_another(handle) ? first_invented + ++last_invented_ : handle;
+  const bool is_hidden = chunk->is_far() || is_another(handle);
+  chunk->name = is_hidden ? first_invented + ++last_invented_ : handle;
   Named& named = names_[chunk->name];
   forgotten = std::move(named.chunk);
   named = {chunk, handle, 1};
@@ -54,23 +56,34 @@ ProgramChunks::Handle ProgramChunks::add_name(const std::shared_ptr<ProgramChunk
   return chunk->name;
 }
 
-void ProgramChunks::count_natively(ProgramChunk& chunk) {
-  const CUmemLocation& where = chunk.properties.location;
-  if (where.type != CU_MEM_LOCATION_TYPE_DEVICE || !memory_.native().counts()) return;
-  chunk.counted.emplace(memory_.native(), NativeMemory::Name{NativeMemory::Kind::Chunk, chunk.id},
-                        chunk.size, where.id);
-}
-
-ProgramChunks::Handle ProgramChunks::created(Handle handle, Size size,
-                                             const CUmemAllocationProp& properties) {
-  const auto chunk = std::make_shared<ProgramChunk>();
+std::shared_ptr<ProgramChunk> ProgramChunks::make(Size size,
+                                                  const CUmemAllocationProp& properties) {
+  auto chunk = std::make_shared<ProgramChunk>();
   chunk->id = last_id_.fetch_add(1, std::memory_order_relaxed) + 1;
   chunk->size = size;
   chunk->properties = properties;
-  count_natively(*chunk);
+  return chunk;
+}
+
+ProgramChunks::Handle ProgramChunks::created(Handle handle, Size size,
+                                             const CUmemAllocationProp& properties,
+                                             NativeCharge charge) {
+  const auto chunk = make(size, properties);
+  chunk->charge = std::move(charge);
   std::shared_ptr<ProgramChunk> forgotten;  // destroyed without the lock
   const Writing writing{lock_};
   return add_name(chunk, handle, forgotten);
+}
+
+ProgramChunks::Handle ProgramChunks::spilled(const ChunkRef& as, Size size,
+                                             const CUmemAllocationProp& properties) {
+  const auto chunk = make(size, properties);
+  chunk->moved = as;
+  chunk->is_taken_over = true;
+  std::shared_ptr<ProgramChunk> forgotten;
+  const Writing writing{lock_};
+  some_taken_over_ = true;
+  return add_name(chunk, as->handle(), forgotten);
 }
 
 ProgramChunks::Handle ProgramChunks::imported(Handle handle) {
@@ -209,13 +222,6 @@ const ProgramChunks::Place* ProgramChunks::behind(const Place& place) const {
   return next != places_.end() ? &next->second : nullptr;
 }
 
-template <class Visit>
-void ProgramChunks::for_each_in(CUdeviceptr address, Size size, Visit visit) {
-  auto at = places_.upper_bound(address);
-  if (at != places_.begin() && std::prev(at)->second.contains(address)) --at;
-  for (; at != places_.end() && at->first < address + size; ++at) visit(at->second);
-}
-
 bool ProgramChunks::contains(CUdeviceptr address) const {
   if (is_empty()) return false;
   const Reading reading{lock_};
@@ -267,7 +273,7 @@ void ProgramChunks::set_access(CUdeviceptr address, Size size,
   if (is_empty()) return;
   const Writing writing{lock_};
   bool continues = false;
-  for_each_in(address, size, [&](Place& place) {
+  for_each_in(places_, address, size, [&](Place& place) {
     for (const CUmemAccessDesc& line : lines) {
       const Access access = access_of(line.flags);
       if (line.location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
@@ -298,7 +304,8 @@ void ProgramChunks::pin_for_array(Handle name) {
 void ProgramChunks::pin(CUdeviceptr address, Size size, std::uint8_t why) {
   if (is_empty()) return;
   const Writing writing{lock_};
-  for_each_in(address, size, [&](Place& place) { place.chunk->stays = reason_to_stay(why); });
+  for_each_in(places_, address, size,
+              [&](Place& place) { place.chunk->stays = reason_to_stay(why); });
 }
 
 // An imported chunk lies where the process that created it says; here it is told by who uses it.
@@ -332,7 +339,38 @@ Size ProgramChunks::bytes_on_devices() const {
   Size bytes = 0;
   const Reading reading{lock_};
   for_each([&](const auto& chunk) {
-    if (chunk->stays == nullptr && device_of(*chunk) >= 0) bytes += chunk->size;
+    const bool is_on_host = chunk->moved && chunk->moved->location().is_host();
+    const bool may_leave = chunk->stays == nullptr && !is_on_host;
+    if (may_leave && device_of(*chunk) >= 0) bytes += chunk->size;
+  });
+  return bytes;
+}
+
+// Nothing says where the program's blocks begin in such memory, so each mapping counts as one.
+void ProgramChunks::list_held(int device, std::vector<HeldChunk>& held) const {
+  if (is_empty()) return;
+  const Reading reading{lock_};
+  for (const auto& [address, place] : places_) {
+    const ProgramChunk& chunk = *place.chunk;
+    const bool may_move = chunk.stays == nullptr && !chunk.has_aliases && place.is_mapped &&
+                          ProgramChunk::may_be_spilled(chunk.properties);
+    if (!may_move || chunk.properties.location.id != device || !place.is_open_to(device)) continue;
+    held.push_back({.address = address,
+                    .size = place.size,
+                    .where = chunk.moved ? chunk.moved->location() : Location::device(device),
+                    .chunk = chunk.key(),
+                    .blocks = address,
+                    .blocks_size = place.size,
+                    .holder = chunk.key()});
+  }
+}
+
+Size ProgramChunks::near_bytes(int device) const {
+  Size bytes = 0;
+  if (is_empty()) return bytes;
+  const Reading reading{lock_};
+  for_each([&](const auto& chunk) {
+    if (device_of(*chunk) == device && !chunk->is_far()) bytes += chunk->size;
   });
   return bytes;
 }

@@ -10,26 +10,13 @@
 #include <vector>
 
 #include "alloc/memory.hpp"
+#include "alloc/native_charge.hpp"
 #include "trace/record.hpp"
 #include "vmm/chunk_ref.hpp"
 
 namespace cuvmm {
 
-// Counts memory that the program took from the driver against the limit, while it exists.
-class NativeCount {
- public:
-  NativeCount(NativeMemory& memory, const NativeMemory::Name& name, Size size, int device)
-      : memory_(memory), name_(name) {
-    memory_.took(name_, size, device);
-  }
-  ~NativeCount() { memory_.gives_back(name_); }
-  NativeCount(const NativeCount&) = delete;
-  NativeCount& operator=(const NativeCount&) = delete;
-
- private:
-  NativeMemory& memory_;
-  const NativeMemory::Name name_;
-};
+struct HeldChunk;
 
 // A chunk that the program created or imported itself. Exists while the program has a reference to
 // it or a mapping of it.
@@ -42,14 +29,18 @@ struct ProgramChunk {
   int references = 1;                     // the program's
   const char* stays = nullptr;            // why it cannot leave its device
   std::vector<CUdeviceptr> mapped_at;
-  std::optional<NativeCount> counted;
-  // From the first pause on, the only reference that the driver knows; the program's are counted
-  // here. Empty also while the chunk is away.
+  NativeCharge charge;  // until it is taken over: then the chunk that backs it has its own
+  // From the first pause or move on, and of a spilled chunk from the start: the only reference that
+  // the driver knows; the program's are counted here. Empty also while the chunk is away.
   ChunkRef moved;
   bool is_taken_over = false;
   bool has_aliases = false;  // several of the driver's handles name it: it cannot be taken over
 
   bool is_imported() const { return properties.type == CU_MEM_ALLOCATION_TYPE_INVALID; }
+  // Backed by memory elsewhere: spilled, or resumed on the host.
+  bool is_far() const {
+    return moved && residency(moved->location(), properties.location.id) == Residency::Far;
+  }
   bool is_exportable() const {
     return (static_cast<unsigned>(properties.requestedHandleTypes) & file_descriptor) != 0;
   }
@@ -59,6 +50,13 @@ struct ProgramChunk {
   static CUmemAllocationHandleType without_file_descriptor(CUmemAllocationHandleType types) {
     return static_cast<CUmemAllocationHandleType>(static_cast<unsigned>(types) & ~file_descriptor);
   }
+  // What placement knows the chunk by; no handle of the driver has this value.
+  CUmemGenericAllocationHandle key() const { return first_key + id; }
+  // Whether memory of any place may back a chunk with these properties: nothing depends on where it
+  // lies.
+  static bool may_be_spilled(const CUmemAllocationProp& properties);
+
+  static constexpr CUmemGenericAllocationHandle first_key = 0xC0DF'0000'0000'0000;
   static constexpr unsigned file_descriptor = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   static constexpr const char* goes_by_several_handles = "the driver knows it by several handles";
 };
@@ -73,11 +71,14 @@ class ProgramChunks {
  public:
   using Handle = CUmemGenericAllocationHandle;
 
-  ProgramChunks(const Driver& driver, Memory& memory) : driver_(driver), memory_(memory) {}
+  explicit ProgramChunks(const Driver& driver) : driver_(driver) {}
 
   // Call with the driver's new handle. They return the handle that the program gets, which differs
   // if the program knows another chunk by that number.
-  Handle created(Handle handle, Size size, const CUmemAllocationProp& properties);
+  Handle created(Handle handle, Size size, const CUmemAllocationProp& properties,
+                 NativeCharge charge = {});
+  // A chunk for the program that lies elsewhere.
+  Handle spilled(const ChunkRef& as, Size size, const CUmemAllocationProp& properties);
   Handle imported(Handle handle);
   Handle retained(Handle handle, CUdeviceptr address);
   // Refers to the chunk at the address, if the driver no longer counts its references.
@@ -110,6 +111,8 @@ class ProgramChunks {
     AccessSet access_now;    // none while it is away
 
     bool contains(CUdeviceptr at) const { return at - address < size; }
+    // Whether the device may read and write there.
+    bool is_open_to(int device) const { return access.of_device(device) == Access::ReadWrite; }
   };
   // `offset` is that of the first mapped byte in the chunk.
   void mapped(CUdeviceptr address, Size size, Handle name, Size offset = 0);
@@ -134,9 +137,18 @@ class ProgramChunks {
   // Whether other processes can import all of run_from(). NotSupported if they cannot, and a chunk
   // of it must stay as it is.
   Result<bool> is_exportable_from(CUdeviceptr address) const;
-  // Whether the chunk was made exportable although the program did not ask for that.
-  bool has_added_type(Handle name) const;
-  bool has_added_type_at(CUdeviceptr address) const;
+  // The properties that the program asked for, where the driver's answer would differ: the chunk
+  // lies elsewhere, or was made exportable.
+  std::optional<CUmemAllocationProp> asked_properties(Handle name) const;
+  std::optional<CUmemAllocationProp> asked_properties_at(CUdeviceptr address) const;
+  bool is_far(Handle name) const;
+  bool is_any_far(CUdeviceptr address, Size size) const;
+
+  // Adds the mappings of chunks that may be spilled, in the order of addresses, under the keys of
+  // the chunks. Can be called at any time.
+  void list_held(int device, std::vector<HeldChunk>& held) const;
+  // Bytes on the device of chunks that were not spilled.
+  Size near_bytes(int device) const;
 
   // For a pause (alloc/program_eviction.hpp), or to make chunks exportable. Until it ends, the
   // program makes none of the calls above but imported() and contains().
@@ -166,6 +178,7 @@ class ProgramChunks {
   using Places = std::map<CUdeviceptr, Place>;
 
   // The caller holds the lock for these.
+  std::shared_ptr<ProgramChunk> make(Size size, const CUmemAllocationProp& properties);
   Handle add_name(const std::shared_ptr<ProgramChunk>& chunk, Handle handle,
                   std::shared_ptr<ProgramChunk>& forgotten);
   bool is_another(Handle handle) const;
@@ -174,18 +187,20 @@ class ProgramChunks {
   void stays(Handle name, const char* why);
   const Place* find(CUdeviceptr address) const;
   const Place* behind(const Place& place) const;
-  template <class Visit>
-  void for_each_in(CUdeviceptr address, Size size, Visit visit);
+  template <class SomePlaces, class Visit>
+  static void for_each_in(SomePlaces& places, CUdeviceptr address, Size size, Visit visit) {
+    auto at = places.upper_bound(address);
+    if (at != places.begin() && std::prev(at)->second.contains(address)) --at;
+    for (; at != places.end() && at->first < address + size; ++at) visit(at->second);
+  }
   int device_of(const ProgramChunk& chunk) const;  // -1: none
   // Calls `visit(const std::shared_ptr<ProgramChunk>&)`. The caller holds the lock.
   template <class Visit>
   void for_each(Visit visit) const;
   void count();
   static void record(TraceEvent event, const ProgramChunk& chunk);
-  void count_natively(ProgramChunk& chunk);
 
   const Driver& driver_;
-  Memory& memory_;
   std::atomic<std::uint64_t> last_id_{0};
   std::atomic<std::size_t> count_{0};  // names and places; written under the lock
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the driver has behind the program's chunks: for pauses, and to make chunks exportable.
+#include <cstring>
 #include <mutex>
 #include <shared_mutex>
 
@@ -13,14 +14,28 @@ namespace {
 const char* why_not_exchangeable(const ProgramChunk& chunk) {
   if (chunk.is_imported()) return "another process created it";
   if (chunk.stays != nullptr) return chunk.stays;
-  const bool is_on_host = chunk.moved && chunk.moved->location().is_host();
-  if (chunk.properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE || is_on_host) {
-    return "it is not on a device";
-  }
+  if (chunk.properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return "it is not on a device";
   return nullptr;
 }
 
+std::optional<CUmemAllocationProp> asked_if_changed(const ProgramChunk& chunk) {
+  if (!chunk.has_added_type && !chunk.is_far()) return std::nullopt;
+  CUmemAllocationProp asked = chunk.properties;
+  if (chunk.has_added_type) {
+    asked.requestedHandleTypes = ProgramChunk::without_file_descriptor(asked.requestedHandleTypes);
+  }
+  return asked;
+}
+
 }  // namespace
+
+bool ProgramChunk::may_be_spilled(const CUmemAllocationProp& properties) {
+  constexpr decltype(properties.allocFlags) none{};
+  return properties.type == CU_MEM_ALLOCATION_TYPE_PINNED &&
+         properties.requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE &&
+         properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+         std::memcmp(&properties.allocFlags, &none, sizeof none) == 0;
+}
 
 Result<bool> ProgramChunks::is_exportable_from(CUdeviceptr address) const {
   bool are_all = true;
@@ -40,18 +55,33 @@ Result<bool> ProgramChunks::is_exportable_from(CUdeviceptr address) const {
   return are_all;
 }
 
-bool ProgramChunks::has_added_type(Handle name) const {
+std::optional<CUmemAllocationProp> ProgramChunks::asked_properties(Handle name) const {
+  if (is_empty()) return std::nullopt;
+  const Reading reading{lock_};
+  const auto found = names_.find(name);
+  return found != names_.end() ? asked_if_changed(*found->second.chunk) : std::nullopt;
+}
+
+std::optional<CUmemAllocationProp> ProgramChunks::asked_properties_at(CUdeviceptr address) const {
+  if (is_empty()) return std::nullopt;
+  const Reading reading{lock_};
+  const Place* const place = find(address);
+  return place != nullptr ? asked_if_changed(*place->chunk) : std::nullopt;
+}
+
+bool ProgramChunks::is_far(Handle name) const {
   if (is_empty()) return false;
   const Reading reading{lock_};
   const auto found = names_.find(name);
-  return found != names_.end() && found->second.chunk->has_added_type;
+  return found != names_.end() && found->second.chunk->is_far();
 }
 
-bool ProgramChunks::has_added_type_at(CUdeviceptr address) const {
-  if (is_empty()) return false;
+bool ProgramChunks::is_any_far(CUdeviceptr address, Size size) const {
+  bool is_any = false;
+  if (is_empty()) return is_any;
   const Reading reading{lock_};
-  const Place* const place = find(address);
-  return place != nullptr && place->chunk->has_added_type;
+  for_each_in(places_, address, size, [&](const Place& place) { is_any |= place.chunk->is_far(); });
+  return is_any;
 }
 
 ChunkRef ProgramChunks::backing(const ProgramChunk& chunk) const {
@@ -79,7 +109,8 @@ Result<ChunkRef> ProgramChunks::take_over(ProgramChunk& chunk, CUdeviceptr addre
       handle = names_.at(chunk.name).handle;
       surplus = chunk.references - 1;
     }
-    taken = ChunkRef::adopt(Chunk::adopt(driver_, handle, chunk.size, chunk.properties));
+    taken = adopt_charged(Chunk::adopt(driver_, handle, chunk.size, chunk.properties),
+                          std::move(chunk.charge));
     chunk.moved = taken;
     chunk.is_taken_over = some_taken_over_ = true;
   }
@@ -107,22 +138,24 @@ void ProgramChunks::record(TraceEvent event, const ProgramChunk& chunk) {
 
 void ProgramChunks::left(ProgramChunk& chunk) {
   // It is away already if only a part of another one had been mapped in its place.
-  if (chunk.moved) record(TraceEvent::Release, chunk);
-  chunk.counted.reset();
+  if (chunk.moved && !chunk.is_far()) record(TraceEvent::Release, chunk);
   const Writing writing{lock_};
   chunk.moved = {};
 }
 
 void ProgramChunks::came_back(ProgramChunk& chunk, const ChunkRef& as) {
-  if (!chunk.moved) record(TraceEvent::Create, chunk);
-  if (!chunk.counted && as->location().is_device()) count_natively(chunk);
-  const Writing writing{lock_};
-  chunk.moved = as;
+  const bool was_near = chunk.moved && !chunk.is_far();
+  {
+    const Writing writing{lock_};
+    chunk.moved = as;
+  }
+  if (!was_near && !chunk.is_far()) record(TraceEvent::Create, chunk);
 }
 
 // The trace knows the chunk by the program's handle, which stays the same.
 void ProgramChunks::made_exportable(ProgramChunk& chunk, const ChunkRef& as,
                                     const CUmemAllocationProp& properties) {
+  if (chunk.is_far()) record(TraceEvent::Create, chunk);
   const Writing writing{lock_};
   chunk.moved = as;
   chunk.properties = properties;

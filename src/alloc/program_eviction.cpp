@@ -10,10 +10,10 @@ void ProgramEviction::begin_eviction(EvictionSet& evicted) {
   evicted.owners.push_back(this);
   for (std::size_t i = 0; i < leaving_.size(); ++i) {
     const ProgramChunk& chunk = *leaving_[i];
+    if (!wants_(chunk)) continue;
     const auto places = chunks_.places_of(chunk);
-    const auto open = std::find_if(places.begin(), places.end(), [&](const auto& place) {
-      return place.access.of_device(device_) == Access::ReadWrite;
-    });
+    const auto open = std::find_if(places.begin(), places.end(),
+                                   [&](const Place& place) { return place.is_open_to(device_); });
     if (chunk.stays != nullptr) {
       evicted.exclude(chunk.size, chunk.stays);
     } else if (places.empty()) {
@@ -27,9 +27,31 @@ void ProgramEviction::begin_eviction(EvictionSet& evicted) {
       one.size = chunk.size;
       one.home = Location::device(device_);
       one.properties = &chunk.properties;
+      // One that a neighbour holds returns there: its own device need not have room.
+      if (chunk.is_far() && chunk.moved->location().is_device()) {
+        one.home = chunk.moved->location();
+        one.properties = nullptr;
+      }
       one.index = i;
     }
   }
+}
+
+void ProgramEviction::begin_moving(EvictionSet& evicted) {
+  const std::size_t first = evicted.chunks.size();
+  begin_eviction(evicted);
+  std::size_t kept = first;
+  for (std::size_t i = first; i < evicted.chunks.size(); ++i) {
+    EvictedChunk& one = evicted.chunks[i];
+    ProgramChunk& chunk = *leaving_[one.index];
+    Result<ChunkRef> taken = chunks_.take_over(chunk, one.address);
+    if (!taken.ok()) continue;
+    one.chunk = std::move(taken).value();
+    one.home = Location::device(device_);
+    one.properties = &chunk.properties;
+    std::swap(evicted.chunks[kept++], one);
+  }
+  evicted.chunks.resize(kept);
 }
 
 Result<void> ProgramEviction::take_out(EvictedChunk& one) {
@@ -39,7 +61,7 @@ Result<void> ProgramEviction::take_out(EvictedChunk& one) {
     one.chunk = TRY(chunks_.take_over(chunk, one.address));
   }
   Remap remap{driver_};
-  for (const ProgramChunks::Place& place : chunks_.places_of(chunk)) {
+  for (const Place& place : chunks_.places_of(chunk)) {
     if (place.is_mapped) remap.add(place.address, {one.chunk, place.access_now}, {});
   }
   TRY(remap.commit(*this));
@@ -56,7 +78,7 @@ Result<void> ProgramEviction::put_back(std::span<EvictedChunk> some) {
   remap.reserve(some.size());
   for (const bool aliases : {false, true}) {
     for (const EvictedChunk& one : some) {
-      for (const ProgramChunks::Place& place : chunks_.places_of(*leaving_[one.index])) {
+      for (const Place& place : chunks_.places_of(*leaving_[one.index])) {
         const bool is_complete = place.is_mapped && place.access_now == place.access;
         if (is_complete || (place.address != one.address) != aliases) continue;
         if (!place.continues) remap.separate();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
+
 #include "alloc/eviction_set.hpp"
 #include "alloc/program_chunks.hpp"
 #include "vmm/remap.hpp"
@@ -11,24 +13,33 @@ namespace cuvmm {
 // wherever the program had mapped them.
 class ProgramEviction final : public EvictionSource, private BackingLedger {
  public:
-  ProgramEviction(const Driver& driver, ProgramChunks& chunks, int device)
-      : driver_(driver), chunks_(chunks), device_(device) {}
+  // `wants` selects the chunks to evict.
+  using Wants = std::function<bool(const ProgramChunk&)>;
+  ProgramEviction(
+      const Driver& driver, ProgramChunks& chunks, int device,
+      Wants wants = [](const ProgramChunk&) { return true; })
+      : driver_(driver), chunks_(chunks), device_(device), wants_(std::move(wants)) {}
 
-  // Placement does not move them.
-  void list_held(std::vector<HeldChunk>& /*held*/) const override {}
+  void list_held(std::vector<HeldChunk>& held) const override { chunks_.list_held(device_, held); }
   void begin_eviction(EvictionSet& evicted) override;
+  // The same for moving chunks to other places, and back to their device: lists each with the chunk
+  // that backs it. Leaves out those that the driver does not hand over.
+  void begin_moving(EvictionSet& evicted);
   Result<void> take_out(EvictedChunk& one) override;
   Result<void> put_back(std::span<EvictedChunk> some) override;
   void count_as_restored(std::span<EvictedChunk> /*some*/) override {}
-  void end_eviction() override {}
+  void end_eviction() override { leaving_.clear(); }
 
  private:
+  using Place = ProgramChunks::Place;
+
   void set_backing(At at, const ChunkRef& chunk, const AccessSet& access) override;
   void remove_backing(At at, const ChunkRef& chunk) override;
 
   const Driver& driver_;
   ProgramChunks& chunks_;
   const int device_;
+  const Wants wants_;
   std::vector<std::shared_ptr<ProgramChunk>> leaving_;  // EvictedChunk::index counts them
 };
 

@@ -3,7 +3,7 @@
 
 #include "alloc/memory.hpp"
 #include "alloc/pointer_answers.hpp"
-#include "alloc/program_chunks.hpp"
+#include "alloc/program_creation.hpp"
 #include "base/options.hpp"
 #include "engine/hook_bypass.hpp"
 #include "engine/resize_watch.hpp"
@@ -44,7 +44,8 @@ struct Serving {
         memory({driver, clock, program.captures, program.gate, program.submission_epoch,
                 program.sees_everything},
                memory_settings(options, lessor)),
-        program_chunks(driver, memory),
+        program_chunks(driver),
+        program_creation(driver, memory, program_chunks),
         ipc(driver, memory, program_chunks,
             [](const std::function<void()>& work) {
               const HookBypass bypass;
@@ -65,6 +66,7 @@ struct Serving {
   StreamClock clock;
   Memory memory;
   ProgramChunks program_chunks;
+  ProgramCreation program_creation;
   LegacyIpc ipc;  // destroyed before the memory that it lends
   std::unique_ptr<ResizeWatch> resizing;
   Captures& captures;

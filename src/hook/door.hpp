@@ -43,6 +43,8 @@ struct Row;
 // Tells served memory about a driver error. Returns true if the driver lacked memory and cuvmm has
 // released some, so that the call is worth retrying.
 bool should_retry(Engine& engine, CUresult refusal);
+// Only tells served memory.
+void note_refusal(Engine& engine, CUresult refusal);
 
 // Frequent calls, whose doors are compiled for speed.
 template <Call call>
@@ -131,6 +133,15 @@ class Forward {
     } else {
       return call_driver();
     }
+  }
+
+  // The same, once: for a body that makes room itself if the driver lacks memory.
+  template <class... Arguments>
+  CUresult announced_once(Arguments... arguments) const {
+    static_assert(!copies_or_sets && !adds_copies(info(call).name));
+    const CUresult answer = through_the_gate(arguments...);
+    if (answer != CUDA_SUCCESS) note_refusal(engine_, answer);
+    return answer;
   }
 
   // Calls the driver and does nothing else.

@@ -3,11 +3,15 @@
 
 namespace cuvmm::hook {
 
-bool should_retry(Engine& engine, CUresult refusal) {
+void note_refusal(Engine& engine, CUresult refusal) {
   Serving* serving = engine.serving();
-  if (serving == nullptr) return false;
-  if (is_sticky(refusal)) serving->memory.work().context_is_lost();
-  return refusal == CUDA_ERROR_OUT_OF_MEMORY && serving->memory.make_room();
+  if (serving != nullptr && is_sticky(refusal)) serving->memory.work().context_is_lost();
+}
+
+bool should_retry(Engine& engine, CUresult refusal) {
+  note_refusal(engine, refusal);
+  Serving* serving = engine.serving();
+  return serving != nullptr && refusal == CUDA_ERROR_OUT_OF_MEMORY && serving->memory.make_room();
 }
 
 }  // namespace cuvmm::hook

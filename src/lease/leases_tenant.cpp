@@ -135,7 +135,7 @@ bool Leases::pause_for(const ReclaimDemand& demand) {
   }
   {
     const Holding holding{lock_};
-    for (Leased& place : places()) place.held_before = place.budget->committed_bytes();
+    for (Leased& place : places()) place.held_before = place.budget->held_bytes();
   }
   const Duration within{std::clamp<std::uint64_t>(demand.within, 100'000, longest_pause)};
   // Older services give no deadline.
@@ -194,7 +194,7 @@ void Leases::note_what_is_away() {
 }
 
 Size Leases::Leased::missing() const {
-  const Size has = budget->committed_bytes() + budget->surplus();
+  const Size has = budget->held_bytes() + budget->surplus();
   return resumes_with > has ? resumes_with - has : 0;
 }
 

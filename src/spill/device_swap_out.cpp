@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "alloc/near_chunk.hpp"
 #include "base/stopwatch.hpp"
 
 namespace cuvmm {
@@ -138,12 +139,7 @@ void DeviceSwapOut::return_ahead(const HostSide& host, PauseTimes& times) {
   if (device_ == nullptr) return;
   Size room = device_->budget().surplus();
   std::size_t end = back_;
-  // The program's own chunks come with the rest, since no lease covers them.
-  for (; end < gone_; ++end) {
-    const EvictedChunk& one = evicted_.chunks[end];
-    if (one.properties != nullptr || one.size > room) break;
-    room -= one.size;
-  }
+  for (; end < gone_ && evicted_.chunks[end].size <= room; ++end) room -= evicted_.chunks[end].size;
   if (end != back_) (void)put_back_up_to(end, host, {}, times);
 }
 
@@ -211,7 +207,7 @@ Result<ChunkRef> DeviceSwapOut::take_chunk(const EvictedChunk& one, const Instea
     if (one.properties == nullptr) {
       return device_->store().take({one.size, one.home, one.exportable});
     }
-    return ChunkRef::adopt(TRY(Chunk::create_as(driver_, one.size, *one.properties)));
+    return create_near(driver_, device_, one.size, *one.properties);
   }();
   if (taken.ok() || taken.error().kind != ErrorKind::OutOfMemory || !instead) return taken;
   return instead(one);

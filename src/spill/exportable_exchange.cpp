@@ -3,6 +3,7 @@
 
 #include <time.h>
 
+#include "alloc/near_chunk.hpp"
 #include "base/clock.hpp"
 #include "base/log.hpp"
 #include "base/undo.hpp"
@@ -63,7 +64,7 @@ Result<void> ExportableExchange::exchange(const Place& place,
   ProgramChunk& chunk = *place.chunk;
   CUmemAllocationProp wanted = chunk.properties;
   wanted.requestedHandleTypes = ProgramChunk::with_file_descriptor(wanted.requestedHandleTypes);
-  const ChunkRef fresh = TRY(create(chunk.size, wanted));
+  const ChunkRef fresh = TRY(create(chunk, wanted));
   const ChunkRef old = TRY(chunks.take_over(chunk, place.address));
   TRY(copy(old, fresh, stream));
   Remap remap{program_.driver};
@@ -76,17 +77,17 @@ Result<void> ExportableExchange::exchange(const Place& place,
   return {};
 }
 
-// Takes free memory of cuvmm's own if there is no other.
-Result<ChunkRef> ExportableExchange::create(Size size, const CUmemAllocationProp& wanted) const {
-  for (bool is_last = false;; is_last = true) {
-    auto made = Chunk::create_as(program_.driver, size, wanted);
-    if (made.ok()) return ChunkRef::adopt(std::move(made).value());
-    if (is_last || made.error().kind != ErrorKind::OutOfMemory) return made.error();
-    for (DeviceMemory* const device : program_.memory.devices().all()) {
-      const bool is_there = device->ordinal() == wanted.location.id;
-      if (is_there) device->store().reclaim(device->location(), size);
-    }
-  }
+// Only spilled memory needs room within the limit: other memory takes the place of a chunk that is
+// charged already.
+Result<ChunkRef> ExportableExchange::create(const ProgramChunk& chunk,
+                                            const CUmemAllocationProp& wanted) const {
+  const Driver& driver = program_.driver;
+  DeviceMemory* const device = program_.memory.devices().find(wanted.location.id);
+  auto made = create_near(driver, device, chunk.size, wanted);
+  const bool lacks = !made.ok() && made.error().kind == ErrorKind::OutOfMemory;
+  if (!lacks || chunk.is_far() || device == nullptr) return made;
+  auto charge = NativeCharge::beyond_limit(device->bound(), chunk.size);
+  return adopt_charged(TRY(Chunk::create_as(driver, chunk.size, wanted)), std::move(charge));
 }
 
 // Through a mapping of its own: the program may have mapped the chunk where nothing can read it.

@@ -31,7 +31,7 @@ class ExportableExchange final : private BackingLedger {
   Result<void> exchange_all(CUdeviceptr address);
   // In the context whose device makes the copy.
   Result<void> exchange(const Place& place, const std::shared_ptr<CopyStream>& stream);
-  Result<ChunkRef> create(Size size, const CUmemAllocationProp& wanted) const;
+  Result<ChunkRef> create(const ProgramChunk& chunk, const CUmemAllocationProp& wanted) const;
   Result<void> copy(const ChunkRef& from, const ChunkRef& to,
                     const std::shared_ptr<CopyStream>& stream) const;
   Result<void> commit(Remap& remap);

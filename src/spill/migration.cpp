@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "alloc/near_chunk.hpp"
+
 namespace cuvmm {
 namespace {
 
@@ -41,6 +43,7 @@ Migration::Moved Migration::make() {
     return store.take_spilled(one.size, one.exportable);
   });
   moved.in = move_all(all.subspan(near), [&](const EvictedChunk& one) {
+    if (one.properties != nullptr) return create_near(driver_, &device_, one.size, *one.properties);
     return store.take({one.size, device_.location(), device_.exportable()});
   });
   return moved;

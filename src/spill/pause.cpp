@@ -127,7 +127,13 @@ void Pauser::list_what_leaves(PauseReport& report) {
 
 void Pauser::list_programs_chunks(int ordinal, CUcontext context, EvictionSet& evicted) {
   if (program_.chunks == nullptr || program_.chunks->is_empty()) return;
-  auto programs = std::make_unique<ProgramEviction>(program_.driver, *program_.chunks, ordinal);
+  // What was spilled to the host is there already.
+  const auto wants = [this](const ProgramChunk& chunk) {
+    return !chunk.moved || chunk.moved->location().is_device() ||
+           ours_.contains(chunk.moved->handle());
+  };
+  auto programs =
+      std::make_unique<ProgramEviction>(program_.driver, *program_.chunks, ordinal, wants);
   if (context != nullptr) {
     programs->begin_eviction(evicted);
     programs_.push_back(std::move(programs));

@@ -54,7 +54,10 @@ Size Placement::room_near(DeviceMemory& device) const {
   constexpr Size to_work_with = 4;
   const Size free = program_.memory.counters(device.ordinal()).mapped_free +
                     device.chunk_counters().physical_free;
-  const Size held = device.budget().committed_bytes();
+  Size held = device.budget().held_bytes();
+  // Without a bound nobody counts the program's own chunks.
+  const bool are_uncounted = program_.chunks != nullptr && device.bound() == nullptr;
+  if (are_uncounted) held += program_.chunks->near_bytes(device.ordinal());
   const Size limit = std::min(device.limit(), device.memory());
   const Size room = free + (limit > held ? limit - held : 0);
   const Size kept = limit / to_work_with;
@@ -64,9 +67,37 @@ Size Placement::room_near(DeviceMemory& device) const {
 // Lists the memory held on the device, and has its uses recorded from now on.
 std::vector<HeldChunk> Placement::take_stock(Seen& seen, const DeviceMemory& device) {
   std::vector<HeldChunk> held = program_.memory.holdings().chunks(device.ordinal());
+  const std::size_t first_own = held.size();
+  if (program_.chunks != nullptr) program_.chunks->list_held(device.ordinal(), held);
+  join_unnamed(held, first_own);
   for (const HeldChunk& one : held) uses_.cover(one.blocks, one.blocks_size);
   seen.stays.look(held, uses_.now());
   return held;
+}
+
+// A program's tensor may reach over many of its chunks, and calls name only where it begins. So a
+// chunk in which no address was ever named belongs to the block that begins before it.
+void Placement::join_unnamed(std::vector<HeldChunk>& held, std::size_t first) const {
+  for (std::size_t i = first + 1; i < held.size(); ++i) {
+    const HeldChunk& before = held[i - 1];
+    HeldChunk& one = held[i];
+    const bool follows = before.address + before.size == one.address;
+    if (!follows || uses_.last_within(one.address, one.size) != 0) continue;
+    one.blocks = before.blocks;
+    one.blocks_size = before.blocks_size + one.size;
+  }
+}
+
+void Placement::begin_moving(const DeviceMemory& device, const BetterPlaces& places,
+                             EvictionSet& evicted) {
+  program_.memory.holdings().begin_eviction(device.ordinal(), evicted);
+  if (program_.chunks == nullptr) return;
+  const auto wants = [&places](const ProgramChunk& chunk) {
+    return places.change.contains(chunk.key());
+  };
+  programs_ =
+      std::make_unique<ProgramEviction>(program_.driver, *program_.chunks, device.ordinal(), wants);
+  programs_->begin_moving(evicted);
 }
 
 BetterPlaces Placement::find_cold(Seen& seen, DeviceMemory& device, Size wanted) {
@@ -187,7 +218,7 @@ Result<Migration::Moved> Placement::change(DeviceMemory& device, const BetterPla
     EvictionSet evicted{
         .wants = [&](const Chunk& chunk) { return places.change.contains(chunk.handle()); },
         .cached = EvictionSet::Cached::Stays};
-    program_.memory.holdings().begin_eviction(device.ordinal(), evicted);
+    begin_moving(device, places, evicted);
     auto migration = std::make_unique<Migration>(program_.driver, device, std::move(evicted));
     moved = migration->make();
     Tally& tally = tallies_[static_cast<std::size_t>(device.ordinal())];

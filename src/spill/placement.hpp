@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 
+#include "alloc/program_eviction.hpp"
 #include "spill/better_places.hpp"
 #include "spill/migration.hpp"
 #include "spill/standstill.hpp"
@@ -75,6 +76,8 @@ class Placement {
   static void earn(Seen& seen, std::uint64_t now);
   static void judge(Seen& seen, std::uint64_t now);
   std::vector<HeldChunk> take_stock(Seen& seen, const DeviceMemory& device);
+  void join_unnamed(std::vector<HeldChunk>& held, std::size_t first) const;
+  void begin_moving(const DeviceMemory& device, const BetterPlaces& places, EvictionSet& evicted);
   BetterPlaces find_cold(Seen& seen, DeviceMemory& device, Size wanted);
   Size room_near(DeviceMemory& device) const;
   static Result<void> make_ready(DeviceMemory& device, const BetterPlaces& places);
@@ -84,7 +87,8 @@ class Placement {
   LastUses& uses_;
   std::map<int, Seen> seen_;  // by device
   std::array<Tally, AccessSet::most_devices> tallies_{};
-  std::unique_ptr<Migration> stuck_;
+  std::unique_ptr<ProgramEviction> programs_;  // of the last change
+  std::unique_ptr<Migration> stuck_;           // uses it
 };
 
 }  // namespace cuvmm

@@ -72,7 +72,11 @@ class LocalBudget : public Budget {
   // Memory that is held already stays, even if it exceeds the new limit.
   void set_limit(Size limit) { limit_.store(limit, std::memory_order_relaxed); }
 
-  Size committed_bytes() const;
+  Size held_bytes() const { return held_.load(std::memory_order_relaxed); }
+  Size committed_bytes() const;  // without the program's own memory
+  // For memory that is committed, and that the program takes from the driver itself.
+  void count_as_native(Size size) { native_.fetch_add(size, std::memory_order_relaxed); }
+  void count_no_longer_as_native(Size size) { native_.fetch_sub(size, std::memory_order_relaxed); }
   void note_native(Size size) override;
   void forget_native(Size size) override;
   Size native_bytes() const override { return native_.load(std::memory_order_relaxed); }

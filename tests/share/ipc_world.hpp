@@ -19,7 +19,7 @@ class IpcWorld {
                     Duration patience = std::chrono::seconds{4})
       : clock(on, unseen_program(captures, gate)),
         memory({on, clock, captures, gate, submission_epoch, [] { return true; }}, settings),
-        chunks(on, memory),
+        chunks(on),
         ipc(
             on, memory, chunks, [](const std::function<void()>& work) { work(); }, patience) {}
 

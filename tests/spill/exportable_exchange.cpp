@@ -62,8 +62,8 @@ TEST_F(ExportableExchangeTest, ChangesNothingThatTheProgramSees) {
   ASSERT_DONE(exchange(program, own.address() + 5));
   EXPECT_EQ(memory_info().free, free_before) << "the old chunk is released";
   EXPECT_TRUE(is_exportable(own, 0));
-  EXPECT_TRUE(program.chunks->has_added_type(chunk));
-  EXPECT_TRUE(program.chunks->has_added_type_at(own.address() + granule));
+  EXPECT_TRUE(program.chunks->asked_properties(chunk).has_value());
+  EXPECT_TRUE(program.chunks->asked_properties_at(own.address() + granule).has_value());
   expect_pattern(own.address(), 3 * granule, 1);
   EXPECT_EQ(own.access(0), CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
   EXPECT_EQ(program.chunks->handle_of(chunk), own.backing(0));

@@ -2,6 +2,9 @@
 // A program that manages virtual memory itself, as the hooks see its calls.
 #pragma once
 
+#include <algorithm>
+
+#include "alloc/program_creation.hpp"
 #include "paused_program.hpp"
 
 namespace cuvmm::test {
@@ -32,9 +35,12 @@ class OwnVirtualMemory {
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
     Handle handle = 0;
-    EXPECT_CUDA(driver().cuMemCreate(&handle, size, &properties, 0));
-    held_.push_back(program_.chunks->created(handle, size, properties));
-    return held_.back();
+    ProgramCreation creation{driver(), *program_.memory, *program_.chunks};
+    EXPECT_CUDA(creation.create(&handle, size, properties, [&](Handle* made) {
+      return driver().cuMemCreate(made, size, &properties, 0);
+    }));
+    held_.push_back(handle);
+    return handle;
   }
   void release(Handle name) {
     std::erase(held_, name);
@@ -63,6 +69,14 @@ class OwnVirtualMemory {
     unsigned long long flags = 0;
     EXPECT_CUDA(test::driver().cuMemGetAccess(&flags, &device, address_ + offset));
     return flags;
+  }
+  // Unmaps what begins there, and releases it.
+  void remove(Size offset, Handle name) {
+    const auto at = std::find_if(mapped_.begin(), mapped_.end(),
+                                 [&](const auto& one) { return one.first == address_ + offset; });
+    unmap(at->first, at->second);
+    mapped_.erase(at);
+    release(name);
   }
   // The driver's handle of the chunk that is mapped there.
   Handle backing(Size offset) const {

@@ -32,7 +32,7 @@ class Program : public ServedMemory {
   Program(const Driver& with, const MemorySettings& settings,
           const Pauser::HostSizes& sizes = small_pieces)
       : ServedMemory(with, settings), driver(with) {
-    chunks.emplace(driver, *memory);
+    chunks.emplace(driver);
     pauser.emplace(
         ProgramParts{.driver = driver, .memory = *memory, .calls = calls, .chunks = &*chunks},
         sizes);

@@ -21,7 +21,7 @@ class ProgramChunksTest : public MemoryTest {
   void SetUp() override {
     MemoryTest::SetUp();
     begin({.limit = SizeLimit::of_bytes(64 * MiB)});
-    chunks_.emplace(driver(), memory());
+    chunks_.emplace(driver());
   }
   void TearDown() override {
     chunks_.reset();
@@ -36,7 +36,11 @@ class ProgramChunksTest : public MemoryTest {
     properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
     return properties;
   }
-  Handle created(Handle handle) { return chunks().created(handle, chunk_size, on_device()); }
+  Handle created(Handle handle) {
+    auto charge = NativeCharge::within_limit(memory().devices().serve(0)->bound(), chunk_size);
+    EXPECT_TRUE(charge.ok());
+    return chunks().created(handle, chunk_size, on_device(), std::move(charge).value());
+  }
 
  private:
   std::optional<ProgramChunks> chunks_;
@@ -151,7 +155,7 @@ Handle given_chunk(ProgramChunks& chunks, const CUmemAllocationProp& properties)
 }
 
 TEST_F(ProgramChunksTest, AReleaseThatTheDriverRefusesForNowCannotBeMadeASecondTime) {
-  ProgramChunks own{faulty.driver(), memory()};
+  ProgramChunks own{faulty.driver()};
   const Handle chunk = given_chunk(own, on_device());
   own.mapped(somewhere, chunk_size, chunk);
   {

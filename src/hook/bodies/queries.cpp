@@ -23,27 +23,20 @@ CUresult ask_when_there(const Forward<call>& forward, Effect effect, Ask&& ask) 
   return refused != CUDA_SUCCESS ? refused : ask();
 }
 
-// The program's own mappings are not there during a pause.
-template <Call call, class... Arguments>
-CUresult ask_about_native(const Forward<call>& forward, CUdeviceptr address,
+// The program's own mappings are not there during a pause. `correct(const ProgramChunks&)` makes
+// the driver's answer one about the memory that the program asked for.
+template <Call call, class Correct, class... Arguments>
+CUresult ask_about_native(const Forward<call>& forward, CUdeviceptr address, const Correct& correct,
                           Arguments... arguments) {
   const Serving* const serving = forward.engine().serving();
   if (serving == nullptr || !serving->program_chunks.contains(address)) {
     return forward(arguments...);
   }
-  return ask_when_there(forward, info(call).effect,
-                        [&] { return forward.announced(arguments...); });
-}
-
-// The handle types of a chunk are those that the program asked for.
-void hide_added_type(const Serving& serving, CUdeviceptr address, CUpointer_attribute attribute,
-                     void* data) {
-  if (attribute != CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES) return;
-  if (!serving.program_chunks.has_added_type_at(address)) return;
-  std::uint64_t types = 0;
-  std::memcpy(&types, data, sizeof types);
-  types &= ~std::uint64_t{ProgramChunk::file_descriptor};
-  std::memcpy(data, &types, sizeof types);
+  return ask_when_there(forward, info(call).effect, [&] {
+    const CUresult answer = forward.announced(arguments...);
+    if (answer == CUDA_SUCCESS) correct(serving->program_chunks);
+    return answer;
+  });
 }
 
 // The answer that the driver gives for an unknown address. The driver knows cuvmm's mapping at
@@ -133,7 +126,10 @@ CUVMM_HOOK(cuDeviceTotalMem_v2, size_t* bytes, CUdevice device) {
 CUVMM_HOOK(cuMemGetAddressRange_v2, CUdeviceptr* start, size_t* size, CUdeviceptr address) {
   const CallBarrier::Pass question{forward.engine().questions()};
   const auto held = found(forward.engine(), address);
-  if (!held) return ask_about_native(forward, address, start, size, address);
+  if (!held) {
+    return ask_about_native(
+        forward, address, [](const ProgramChunks&) {}, start, size, address);
+  }
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   // The driver does not find another device's blocking memory without peer access (measured).
   if (is_past_requested_size(*held, address) ||
@@ -159,9 +155,11 @@ CUVMM_HOOK(cuPointerGetAttribute, void* data, CUpointer_attribute attribute, CUd
                        [&] { return forward.announced(data, attribute, address); });
   }
   if (!held) {
-    const CUresult answer = ask_about_native(forward, address, data, attribute, address);
-    if (answer == CUDA_SUCCESS) hide_added_type(*serving, address, attribute, data);
-    return answer;
+    const auto correct = [&](const ProgramChunks& chunks) {
+      const auto asked = pointer_answer(chunks, address, attribute);
+      if (asked) asked->write(data);
+    };
+    return ask_about_native(forward, address, correct, data, attribute, address);
   }
   const auto ours = pointer_answer(serving->memory, *held, address, attribute);
   if (!ours) {
@@ -186,12 +184,13 @@ CUVMM_HOOK(cuPointerGetAttributes, unsigned count, CUpointer_attribute* attribut
                        [&] { return forward.announced(count, attributes, data, address); });
   }
   if (!held) {
-    const CUresult answer = ask_about_native(forward, address, count, attributes, data, address);
-    const Serving* const serving = forward.engine().serving();
-    for (unsigned i = 0; serving != nullptr && answer == CUDA_SUCCESS && i < count; ++i) {
-      hide_added_type(*serving, address, attributes[i], data[i]);
-    }
-    return answer;
+    const auto correct = [&](const ProgramChunks& chunks) {
+      for (unsigned i = 0; i < count; ++i) {
+        const auto asked = pointer_answer(chunks, address, attributes[i]);
+        if (asked) asked->write(data[i]);
+      }
+    };
+    return ask_about_native(forward, address, correct, count, attributes, data, address);
   }
   if (is_past_requested_size(*held, address)) {
     return answer_as_unknown(count, attributes, data, address, [&](CUdeviceptr instead) {
@@ -241,6 +240,10 @@ CUVMM_HOOK(cuMulticastBindAddr, CUmemGenericAllocationHandle object, size_t offs
            CUdeviceptr address, size_t size, unsigned long long flags) {
   const Serving* const serving = forward.engine().serving();
   const auto of_driver = serving != nullptr ? serving->program_chunks.handle_of(object) : object;
+  if (serving != nullptr && serving->program_chunks.is_any_far(address, size)) {
+    const CUresult refused = forward.announce();
+    return refused != CUDA_SUCCESS ? refused : CUDA_ERROR_OUT_OF_MEMORY;
+  }
   return hand_out(forward, {address, size}, pin::multicast,
                   [&] { return forward.announced(of_driver, offset, address, size, flags); });
 }

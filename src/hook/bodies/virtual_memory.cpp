@@ -28,6 +28,13 @@ Handle handle_of(const Forward<call>& forward, Handle name) {
   return chunks != nullptr ? chunks->handle_of(name) : name;
 }
 
+// For what only memory of the device itself can do: a spilled chunk is not there.
+template <Call call>
+CUresult refuse_far(const Forward<call>& forward) {
+  const CUresult refused = forward.announce();
+  return refused != CUDA_SUCCESS ? refused : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 template <Call call, class... Arguments>
 CUresult outside_ours(const Forward<call>& forward, CUdeviceptr address, size_t size,
                       Arguments... arguments) {
@@ -40,12 +47,14 @@ CUresult outside_ours(const Forward<call>& forward, CUdeviceptr address, size_t 
 
 CUVMM_HOOK(cuMemCreate, Handle* chunk, size_t size, const CUmemAllocationProp* properties,
            unsigned long long flags) {
-  const CUresult answer = forward(chunk, size, properties, flags);
-  ProgramChunks* const chunks = chunks_of(forward);
-  if (chunks != nullptr && answer == CUDA_SUCCESS) {
-    *chunk = chunks->created(*chunk, size, *properties);
+  Serving* const serving = forward.engine().serving();
+  if (serving == nullptr || chunk == nullptr || properties == nullptr) {
+    return forward(chunk, size, properties, flags);
   }
-  return answer;
+  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
+  return serving->program_creation.create(chunk, size, *properties, [&](Handle* made) {
+    return forward.announced_once(made, size, properties, flags);
+  });
 }
 
 CUVMM_HOOK(cuMemImportFromShareableHandle, Handle* chunk, void* shared,
@@ -56,12 +65,14 @@ CUVMM_HOOK(cuMemImportFromShareableHandle, Handle* chunk, void* shared,
   return answer;
 }
 
-// A chunk that cuvmm has made exportable is not, as far as the program knows.
+// What another handle type would refer to is not there: the chunk lies elsewhere, or is exportable
+// only because cuvmm has made it so.
 CUVMM_HOOK(cuMemExportToShareableHandle, void* shared, Handle chunk, CUmemAllocationHandleType type,
            unsigned long long flags) {
   ProgramChunks* const chunks = chunks_of(forward);
-  const bool is_file = type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  if (chunks != nullptr && is_file && chunks->has_added_type(chunk)) {
+  const auto asked = chunks != nullptr ? chunks->asked_properties(chunk) : std::nullopt;
+  const auto types = asked ? static_cast<unsigned>(asked->requestedHandleTypes) : ~0u;
+  if ((types & static_cast<unsigned>(type)) == 0) {
     const CUresult refused = forward.announce();
     return refused != CUDA_SUCCESS ? refused : CUDA_ERROR_INVALID_VALUE;
   }
@@ -142,6 +153,7 @@ CUVMM_HOOK(cuMemMapArrayAsync, CUarrayMapInfo* tiles, unsigned count, CUstream s
   std::vector<CUarrayMapInfo> translated{tiles, tiles + count};
   for (CUarrayMapInfo& tile : translated) {
     if (tile.memHandleType != CU_MEM_HANDLE_TYPE_GENERIC) continue;
+    if (chunks->is_far(tile.memHandle.memHandle)) return refuse_far(forward);
     tile.memHandle.memHandle = chunks->handle_of(tile.memHandle.memHandle);
   }
   const CUresult answer = forward(translated.data(), count, stream);
@@ -179,26 +191,25 @@ CUVMM_HOOK(cuMulticastUnbind, Handle object, CUdevice device, size_t offset, siz
 // The object keeps the chunk, and other devices reach it through the object.
 CUVMM_HOOK(cuMulticastBindMem, Handle object, size_t offset, Handle chunk, size_t chunk_offset,
            size_t size, unsigned long long flags) {
+  ProgramChunks* const chunks = chunks_of(forward);
+  if (chunks != nullptr && chunks->is_far(chunk)) return refuse_far(forward);
   const CUresult answer = forward(handle_of(forward, object), offset, handle_of(forward, chunk),
                                   chunk_offset, size, flags);
-  ProgramChunks* const chunks = chunks_of(forward);
   if (chunks != nullptr && answer == CUDA_SUCCESS) {
     chunks->pin(chunk, pin::multicast);
   }
   return answer;
 }
 
-// While the process is paused, the driver does not know the chunk. The handle types are those that
-// the program asked for.
+// While the process is paused, the driver does not know the chunk. The properties are those that
+// the program asked for, wherever the chunk lies.
 CUVMM_HOOK(cuMemGetAllocationPropertiesFromHandle, CUmemAllocationProp* properties, Handle chunk) {
   const CallBarrier::Pass pass{forward.engine().calls(),
                                Call::cuMemGetAllocationPropertiesFromHandle};
   const CUresult answer = forward(properties, handle_of(forward, chunk));
   const ProgramChunks* const chunks = chunks_of(forward);
-  if (answer == CUDA_SUCCESS && chunks != nullptr && chunks->has_added_type(chunk)) {
-    properties->requestedHandleTypes =
-        ProgramChunk::without_file_descriptor(properties->requestedHandleTypes);
-  }
+  if (answer != CUDA_SUCCESS || chunks == nullptr) return answer;
+  if (const auto asked = chunks->asked_properties(chunk)) *properties = *asked;
   return answer;
 }
 

@@ -28,7 +28,9 @@ CUVMM_EVENT(cuMemCreate, CUmemGenericAllocationHandle* chunk, size_t size,
             const CUmemAllocationProp* properties, unsigned long long) {
   TraceRecord event{.event = TraceEvent::Create, .size = size, .other = given(called, chunk)};
   const CUmemLocation where = given(called, properties).location;
-  if (where.type == CU_MEM_LOCATION_TYPE_DEVICE) {
+  const Serving* const serving = Engine::get()->serving();
+  const bool is_spilled = serving != nullptr && serving->program_chunks.is_far(event.other);
+  if (where.type == CU_MEM_LOCATION_TYPE_DEVICE && !is_spilled) {
     event.device = static_cast<std::int16_t>(where.id);
     event.detail = static_cast<std::uint32_t>(where.id);
   } else {

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "alloc/near_chunk.hpp"
+
+namespace cuvmm {
+namespace {
+
+Result<ChunkRef> try_to_create(const Driver& driver, const DeviceMemory* device, Size size,
+                               const CUmemAllocationProp& properties) {
+  NativeCharge charge;
+  if (device != nullptr) charge = TRY(NativeCharge::within_limit(device->bound(), size));
+  return adopt_charged(TRY(Chunk::create_as(driver, size, properties)), std::move(charge));
+}
+
+}  // namespace
+
+Result<ChunkRef> create_near(const Driver& driver, DeviceMemory* device, Size size,
+                             const CUmemAllocationProp& properties) {
+  auto made = try_to_create(driver, device, size, properties);
+  const bool may_help = !made.ok() && made.error().kind == ErrorKind::OutOfMemory;
+  if (!may_help || device == nullptr) return made;
+  device->store().reclaim(device->location(), size);
+  return try_to_create(driver, device, size, properties);
+}
+
+}  // namespace cuvmm

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "alloc/program_creation.hpp"
+
+namespace cuvmm {
+
+// Without a limit, and while the driver has memory, the call costs what it does natively: no device
+// is served for it.
+CUresult ProgramCreation::create(Handle* chunk, Size size, const CUmemAllocationProp& properties,
+                                 const CallDriver& call_driver) {
+  const bool is_on_device = properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+  const int ordinal = properties.location.id;
+  DeviceMemory* device =
+      is_on_device && memory_.native().bounds_chunks() ? memory_.devices().serve(ordinal) : nullptr;
+  const auto attempt = [&]() -> Result<void> {
+    NativeCharge charge;
+    // The driver refuses every other size.
+    const bool counts = device != nullptr && is_multiple(size, device->granule());
+    if (counts) charge = TRY(NativeCharge::within_limit(device->bound(), size));
+    Handle handle = 0;
+    TRY(driver_.check(call_driver(&handle), "create the program's chunk", size));
+    *chunk = chunks_.created(handle, size, properties, std::move(charge));
+    return {};
+  };
+  Result<void> made = attempt();
+  if (made.ok()) return CUDA_SUCCESS;
+  if (!is_on_device || !DeviceReclaim::may_help(made)) return to_cuda(made.error());
+  device = memory_.devices().serve(ordinal);
+  if (device == nullptr || size > device->memory()) return CUDA_ERROR_OUT_OF_MEMORY;
+  const auto elsewhere = [&]() -> Result<void> {
+    const ChunkRef spilled = TRY(device->store().take_spilled(size));
+    *chunk = chunks_.spilled(spilled, size, properties);
+    return {};
+  };
+  const bool may_be_spilled = ProgramChunk::may_be_spilled(properties);
+  made = memory_.take_natively(*device, size, attempt,
+                               may_be_spilled ? elsewhere : Memory::NativeAttempt{});
+  return made.ok() ? CUDA_SUCCESS : to_cuda(made.error());
+}
+
+}  // namespace cuvmm
