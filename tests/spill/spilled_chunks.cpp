@@ -6,6 +6,7 @@
 #include "spill/exportable_exchange.hpp"
 #include "spill/placement.hpp"
 #include "support/fault_sweep.hpp"
+#include "support/scale.hpp"
 
 namespace cuvmm::test {
 namespace {
