@@ -75,19 +75,23 @@ void report_out_of_memory(const Error& error, Size asked, const DeviceMemory& de
                 .other = cached});
   const auto unreported = last_reports[static_cast<std::size_t>(device.ordinal())].next(live);
   if (!unreported) return;
+  std::array<char, 64> natively{};
+  if (const Size native = device.budget().native_bytes(); native != 0) {
+    std::snprintf(natively.data(), natively.size(), ", %s taken natively",
+                  print_size(native).c_str());
+  }
   std::array<char, 64> more{};
   if (*unreported != 0) {
     std::snprintf(more.data(), more.size(), "; %llu more since the last such line",
                   static_cast<unsigned long long>(*unreported));
   }
-  CUVMM_LOG(
-      Warning,
-      "device %d: out of memory: %s requested, %s live, %s cached, limit %s, largest contiguous "
-      "%s; %s%s%s",
-      device.ordinal(), print_size(asked).c_str(), print_size(live).c_str(),
-      print_size(cached).c_str(), print_size(device.limit()).c_str(),
-      print_size(error.available).c_str(), error.tried != 0 ? "tried: " : "",
-      *error.subject != '\0' ? error.subject : "nothing could be tried", more.data());
+  CUVMM_LOG(Warning,
+            "device %d: out of memory: %s requested, %s live, %s cached%s, limit %s, largest "
+            "contiguous %s; %s%s%s",
+            device.ordinal(), print_size(asked).c_str(), print_size(live).c_str(),
+            print_size(cached).c_str(), natively.data(), print_size(device.limit()).c_str(),
+            print_size(error.available).c_str(), error.tried != 0 ? "tried: " : "",
+            *error.subject != '\0' ? error.subject : "nothing could be tried", more.data());
 }
 
 }  // namespace cuvmm

@@ -107,7 +107,8 @@ std::optional<ProgramChunks::Handle> ProgramChunks::retain(CUdeviceptr address) 
   std::shared_ptr<ProgramChunk> forgotten;
   const Writing writing{lock_};
   const Place* const place = find(address);
-  if (place == nullptr || !place->chunk->is_taken_over) return std::nullopt;
+  // The driver may have ended while the chunk was away.
+  if (place == nullptr || !place->chunk->moved) return std::nullopt;
   ProgramChunk& chunk = *place->chunk;
   if (++chunk.references == 1) return add_name(place->chunk, chunk.moved->handle(), forgotten);
   ++names_.at(chunk.name).references;

@@ -55,6 +55,54 @@ TEST_F(HostChunk, AndADeviceChunkMayBackOneRange) {
   expect_pattern(reserved.address() + chunk_size - 4096, 8192, 43);
 }
 
+// Like a chunk of the device: at several addresses, which later requests may add.
+TEST_F(HostChunk, HasSeveralAddressesAndAnAccessAtEach) {
+  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+  auto reserved = given_reservation(4 * chunk_size);
+  auto chunk = given_chunk(chunk_size, nearest());
+  auto first = given_mapping(reserved.address(), chunk);
+  ASSERT_CUDA(set_access(reserved.address(), chunk_size));
+  fill_pattern(reserved.address(), chunk_size, 45);
+  const CUdeviceptr other = reserved.address() + 2 * chunk_size;
+  auto second = given_mapping(other, chunk);
+  const CUmemLocation device{CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  unsigned long long flags = 0;
+  ASSERT_CUDA(driver().cuMemGetAccess(&flags, &device, other));
+  EXPECT_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+  ASSERT_CUDA(set_access(other, chunk_size));
+  ASSERT_CUDA(driver().cuMemGetAccess(&flags, &device, other));
+  EXPECT_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+  expect_pattern(other, chunk_size, 45);
+}
+
+TEST_F(HostChunk, IsARangeThatADevicePointerNames) {
+  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+  auto mapped = given_mapped(1, chunk_size, nearest());
+  CUdeviceptr start = 0;
+  std::size_t size = 0;
+  ASSERT_CUDA(driver().cuMemGetAddressRange(&start, &size, mapped.address() + 5));
+  EXPECT_EQ(start, mapped.address());
+  EXPECT_EQ(size, chunk_size);
+  CUdeviceptr pointer = 0;
+  ASSERT_CUDA(driver().cuPointerGetAttribute(&pointer, CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+                                             mapped.address() + 5));
+  EXPECT_EQ(pointer, mapped.address() + 5);
+}
+
+TEST_F(HostChunk, IsFoundByItsAddressAfterItsHandleWasReleased) {
+  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+  auto reserved = given_reservation(chunk_size);
+  CUmemGenericAllocationHandle handle = 0;
+  const CUmemAllocationProp wanted = nearest();
+  ASSERT_CUDA(driver().cuMemCreate(&handle, chunk_size, &wanted, 0));
+  ASSERT_CUDA(driver().cuMemMap(reserved.address(), chunk_size, 0, handle, 0));
+  ASSERT_CUDA(driver().cuMemRelease(handle));
+  ASSERT_CUDA(
+      driver().cuMemRetainAllocationHandle(&handle, reinterpret_cast<void*>(reserved.address())));
+  EXPECT_CUDA(driver().cuMemUnmap(reserved.address(), chunk_size));
+  EXPECT_CUDA(driver().cuMemRelease(handle));
+}
+
 TEST_F(HostChunk, CanBeDereferencedOnceTheHostHasAccess) {
   NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
   auto mapped = given_mapped(1, chunk_size, nearest());

@@ -6,6 +6,7 @@
 #include "spill/exportable_exchange.hpp"
 #include "spill/placement.hpp"
 #include "support/fault_sweep.hpp"
+#include "support/scale.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -274,6 +275,104 @@ TEST_F(SpilledChunks, HotOnesReplaceColdOnes) {
   expect_pattern(own.address() + 3 * block, block, 2);
 }
 
+// Grants leases up to a number of bytes.
+class BoundedLessor final : public Lessor {
+ public:
+  explicit BoundedLessor(Size most) : left_(most) {}
+  void begin(LeasedBudget& budget, const Uuid& device, Size) override {
+    if (device != the_host) budget.lease_from(*this);
+  }
+  Extended extend(LeasedBudget& budget, Size size) override {
+    if (size > left_) return Extended::No;
+    left_ -= size;
+    budget.add_lease(size);
+    return Extended::Yes;
+  }
+  bool wait_for(LeasedBudget& budget, Size size, std::uint64_t, std::uint64_t) override {
+    ++waits;
+    return extend(budget, size) == Extended::Yes;
+  }
+  int waits = 0;
+
+ private:
+  Size left_;
+};
+
+TEST_F(SpilledChunks, AreThoseThatTheLeaseHasNoRoomFor) {
+  BoundedLessor lessor{2 * granule};
+  MemorySettings chosen = settings();
+  chosen.limit = SizeLimit::none();
+  chosen.lessor = &lessor;
+  chosen.node_wait = Duration{1'000};
+  Program program{driver(), chosen};
+  OwnVirtualMemory own{program, 32 * MiB};
+  const Handle near = own.add(0, 2 * granule);
+  const Handle far = own.add(2 * granule, granule);
+  EXPECT_FALSE(program.chunks->is_far(near));
+  EXPECT_TRUE(program.chunks->is_far(far));
+  EXPECT_EQ(lessor.waits, 0) << "spilling takes less time";
+  Handle chunk = 0;
+  CUmemAllocationProp exportable = plain();
+  exportable.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  EXPECT_EQ(answer_of_creation(program, &chunk, granule, exportable), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_NE(lessor.waits, 0);
+  own.remove(0, near);
+  EXPECT_CUDA(answer_of_creation(program, &chunk, 2 * granule, exportable));
+  const auto released = program.chunks->release(chunk);
+  EXPECT_CUDA(driver().cuMemRelease(released.handle));
+}
+
+// What the node's service may ask for.
+TEST_F(SpilledChunks, CountAsColdOnceTheProgramHasNotUsedThem) {
+  BoundedLessor lessor{64 * granule};
+  MemorySettings chosen = settings();
+  chosen.limit = SizeLimit::none();
+  chosen.lessor = &lessor;
+  Program program{driver(), chosen};
+  OwnVirtualMemory own{program, 64 * MiB};
+  own.add(0, 2 * granule);
+  own.add(8 * granule, 2 * granule);
+  fill_pattern(own.address(), 2 * granule, 1);
+  fill_pattern(own.address() + 8 * granule, 2 * granule, 2);
+  LastUses uses;
+  Placement placement{parts_of(program), uses};
+  std::uint64_t clock = 1'000'000'000'000;
+  for (int i = 0; i < 60; ++i) {
+    uses.begin_next_moment();
+    placement.step(device_of(program), clock += 100'000'000);
+    uses.note(own.address() + 8 * granule);
+  }
+  EXPECT_EQ(placement.cold(device_of(program)), 2 * granule);
+  const auto moved = placement.move_out(device_of(program), unlimited, Duration{1'000'000});
+  ASSERT_DONE(moved);
+  EXPECT_EQ(*moved, 2 * granule);
+  EXPECT_EQ(spilled(program), 2 * granule);
+  EXPECT_EQ(native(program), 2 * granule);
+  expect_pattern(own.address(), 2 * granule, 1);
+  expect_pattern(own.address() + 8 * granule, 2 * granule, 2);
+}
+
+// A tensor may reach over several chunks, and calls name only its beginning.
+TEST_F(SpilledChunks, AreInUseWithTheOneBeforeThemUnlessNamedThemselves) {
+  BoundedLessor lessor{64 * granule};
+  MemorySettings chosen = settings();
+  chosen.limit = SizeLimit::none();
+  chosen.lessor = &lessor;
+  Program program{driver(), chosen};
+  OwnVirtualMemory own{program, 64 * MiB};
+  for (Size i = 0; i < 4; ++i) own.add(i * granule, granule);
+  LastUses uses;
+  Placement placement{parts_of(program), uses};
+  std::uint64_t clock = 1'000'000'000'000;
+  for (int i = 0; i < 60; ++i) {
+    uses.begin_next_moment();
+    placement.step(device_of(program), clock += 100'000'000);
+    uses.note(own.address());
+    if (i == 12) uses.note(own.address() + 2 * granule);  // another tensor, long ago
+  }
+  EXPECT_EQ(placement.cold(device_of(program)), 2 * granule);
+}
+
 // Each driver call fails in turn. What is refused changes nothing.
 TEST_F(SpilledChunks, AreCreatedOrRefusedWhicheverCallFails) {
   for (const CUresult fault : {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY}) {
@@ -338,23 +437,42 @@ struct ChunksEverywhere {
   OwnVirtualMemory own;
 };
 
+// Also where that call and all later ones fail, so that the driver maps neither chunk for a time.
 TEST_F(SpilledChunks, LoseNothingWhicheverCallOfAMoveFails) {
+  enum class Failing : std::uint8_t { Once, FromThereOn };
   const std::string held_before = held_by_the_process();
-  for (const CUresult fault : {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY}) {
+  int stuck = 0;
+  for (const auto& [failing, fault] : {std::pair{Failing::Once, CUDA_ERROR_UNKNOWN},
+                                       std::pair{Failing::Once, CUDA_ERROR_OUT_OF_MEMORY},
+                                       std::pair{Failing::FromThereOn, CUDA_ERROR_UNKNOWN}}) {
     bool untouched = false;
     for (std::uint64_t number = sweep_start(); !untouched && number < most_calls_of_a_scenario;
          number += sweep_step()) {
-      SCOPED_TRACE("driver call " + std::to_string(number) + " fails with " + name_of(fault));
+      SCOPED_TRACE("driver call " + std::to_string(number) +
+                   (failing == Failing::Once ? " fails with " : " and all later fail with ") +
+                   name_of(fault));
       FaultyDriver faulty{driver()};
       Program program{faulty, settings(3 * granule)};
       {
         ChunksEverywhere everywhere{program};
         ASSERT_EQ(spilled(program), 3 * granule);
         Mover mover{program};
-        faulty.fail_call(number, fault);
+        if (failing == Failing::Once) {
+          faulty.fail_call(number, fault);
+        } else {
+          faulty.fail_from(number, fault, Call::cuStreamCreate);  // of the migration
+        }
         (void)mover.placement.change(device_of(program), all_places(program));
+        if (mover.placement.is_stuck()) {
+          ++stuck;
+          EXPECT_TRUE(program.calls.is_shut());
+          mover.placement.step(device_of(program), now_ns());
+          EXPECT_TRUE(mover.placement.is_stuck()) << "the driver still refuses";
+        }
         untouched = faulty.faults() == 0;
         faulty.stop_failing();
+        retry_releases();
+        if (mover.placement.is_stuck()) mover.placement.step(device_of(program), now_ns());
         EXPECT_FALSE(mover.placement.is_stuck());
         EXPECT_FALSE(program.calls.is_shut());
         everywhere.expect_intact();
@@ -373,6 +491,7 @@ TEST_F(SpilledChunks, LoseNothingWhicheverCallOfAMoveFails) {
     }
     EXPECT_TRUE(untouched);
   }
+  EXPECT_GT(stuck, 0);
   EXPECT_EQ(held_by_the_process(), held_before);
 }
 
