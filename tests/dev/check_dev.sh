@@ -46,13 +46,21 @@ status=0
 expect "exit status of an unknown preset" "$status" 2
 
 "$root/dev" help >said
-for command in quick demo test build fuzz stress bench gpu-test format tidy clean help; do
+for command in quick demo test build fuzz stress bench gpu-test fresh-root format tidy clean help; do
   grep -q "^  $command " said || fail "help does not name $command"
 done
 
 status=0
 PATH=$trial/empty:/usr/bin:/bin "$root/dev" gpu-test no-such-part >said 2>&1 || status=$?
 expect "exit status of an unknown part" "$status" 2
+
+# A distribution that is not known, and none, are refused before anything is made.
+for words in 'fresh-root' 'fresh-root beos-5' 'fresh-root debian-12 --mirror'; do
+  status=0
+  # shellcheck disable=SC2086
+  "$root/dev" $words >said 2>&1 || status=$?
+  expect "exit status of ./dev $words" "$status" 2
+done
 
 cd "$root"
 source tools/common.sh

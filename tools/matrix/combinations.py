@@ -6,6 +6,7 @@ The product of all values has a thousand rows, a covering array some fifty. A fa
 values to meet shows in either.
 """
 import dataclasses
+import functools
 import itertools
 import zlib
 
@@ -34,6 +35,7 @@ class Row:
     def name(self):
         return f"{self.family} {self.use} ({self.manager}), {self.cuvmm}"
 
+    @functools.lru_cache(maxsize=None)
     def pairs(self):
         values = zip(PARAMETERS, dataclasses.astuple(self))
         return {frozenset(pair) for pair in itertools.combinations(values, 2)}

@@ -142,7 +142,7 @@ def arguments():
     parser.add_argument("--list", action="store_true", help="print the rows and the excluded pairs")
     parser.add_argument("--program", default=str(PROGRAM))
     parser.add_argument("--argument", action="append", default=[], help="for the program: --argument=--device=cpu")
-    parser.add_argument("--run-option", action="append", default=[], help="for cuvmm run: --run-option=--sim")
+    parser.add_argument("--run-option", action="append", default=[], help="for cuvmm run, and for cuvmmd: --run-option=--sim=card=one,memory=16G")
     return parser.parse_args()
 
 

@@ -66,7 +66,8 @@ class RowRun:
         self.count += 1
         out = self.folder / f"run{self.count}"
         command = [*self.context.program, "--family", self.row.family, "--use", self.row.use, "--manager",
-                   self.row.manager, "--seed", str(self.row.seed(self.context.seed)), "--out", str(out)]
+                   self.row.manager, "--seed", str(self.row.seed(self.context.seed)), "--out", str(out),
+                   *settings.scale(self.row)]
         if setting:
             trace = ["--trace", f"{out}.%p.trace"] if setting.traced else []
             command = [str(self.context.cuvmm), "run", "--quiet", *self.context.run_options, *setting.options, *trace,
@@ -150,14 +151,13 @@ class RowRun:
     def with_setting(self, native, free):
         name = self.row.cuvmm
         if name == "node":
-            return self.beside_another(native, free)
+            return self.beside_another(native)
         limits = [None]
         if name in ("limit", "spill"):
             limits = settings.limits_to_try(self.row, {**native.told, **free.told}, free.stats)
         for limit in limits:
             chosen = settings.setting(name, limit)
-            if self.row.manager == "preallocating" and limit:
-                chosen.arguments = ["--pool-fraction", str(settings.POOL_OF_A_LIMIT)]
+            chosen.arguments = settings.pool_arguments(self.row, limit, native.told)
             run = self.run(chosen)
             if not run.out_of_memory():
                 break
@@ -172,17 +172,18 @@ class RowRun:
                 judged |= {"result": "no_effect", "why": f"the setting did not matter: {figures}"}
         return judged
 
-    def beside_another(self, native, free):
+    def beside_another(self, native):
         place = self.folder / "node"
         place.mkdir()
-        with settings.Neighbour(self.context.cuvmm.parent, place, free.stats["physical_peak_bytes"],
-                                self.context.run_options) as neighbour:
-            run = self.run(settings.setting("node"), neighbour.environment())
+        chosen = settings.setting("node")
+        chosen.arguments = settings.pool_arguments(self.row, None, native.told)
+        with settings.Neighbour(self.context.cuvmm.parent, place, self.context.run_options) as neighbour:
+            run = self.run(chosen, neighbour.environment())
             ended = neighbour.complaint()
             if run.failure or ended:
                 return {"result": "failed", "why": f"node: {'; '.join(filter(None, (run.failure, ended)))}"}
             turns = neighbour.turns()
-        judged = {**self.judge(native, run, "node"), "turns": turns, "capacity_bytes": neighbour.capacity}
+        judged = {**self.judge(native, run, "node"), "turns": turns}
         if judged["result"] in GOOD and turns == 0:
             judged |= {"result": "no_effect", "why": "no memory moved: both programs fit"}
         return judged

@@ -11,10 +11,14 @@ MIB = 1 << 20
 # Settings whose rows run with nothing else on the card.
 ALONE = ("schedule", "node")
 # Settings that need the peak of a run without a limit.
-MEASURED = ("limit", "spill", "node")
+MEASURED = ("limit", "spill")
 POOL_OF_A_LIMIT = 0.75  # share of its limit that XLA preallocates
+# Beside another program, ours holds this many times as much as usual (2 GiB and more). What the
+# service has then suffices for either program and two contexts (of up to 700 MiB each), and not for
+# both programs, however little the contexts need.
+NODE_SCALE = 5
 BESIDE_MIB = 3584  # of the program beside it
-ROOM = 4096 * MIB  # less than that program and two contexts need, so that the programs take turns
+CAPACITY = (BESIDE_MIB + 1600) * MIB
 
 
 @dataclasses.dataclass
@@ -39,6 +43,19 @@ def setting(name, limit=None):
     if name == "node":
         return Setting([*options, "--node", "require", "--node-wait", "200s", "--name", "matrix"], traced=False)
     return Setting(options)
+
+
+def scale(row):
+    """Returns arguments for all runs of the row's program."""
+    return ["--scale", str(NODE_SCALE)] if row.cuvmm == "node" else []
+
+
+def pool_arguments(row, limit, told):
+    """Returns arguments that size XLA's pool as a share of what the driver then says there is."""
+    if row.manager != "preallocating" or row.cuvmm not in ("limit", "node"):
+        return []
+    share = POOL_OF_A_LIMIT if limit else (told["needed_bytes"] * 1.2 + 384 * MIB) / CAPACITY
+    return ["--pool-fraction", f"{min(share, 0.9):.3f}"]
 
 
 def limits_to_try(row, told, stats):
@@ -79,18 +96,17 @@ def effect(row, limit, free, stats):
 class Neighbour:
     """A service for the node, and a busy program that takes turns with another one there."""
 
-    def __init__(self, build, folder, program_bytes, run_options):
+    def __init__(self, build, folder, run_options):
         self.build, self.folder = pathlib.Path(build), pathlib.Path(folder)
         self.socket = str(self.folder / "d.sock")
-        self.capacity = program_bytes + ROOM
         self.run_options = run_options
         self.processes = []
 
     def __enter__(self):
         self.log = (self.folder / "service.log").open("w", encoding="utf-8")
         self.processes.append(subprocess.Popen(
-            [str(self.build / "cuvmmd"), "--socket", self.socket, "--capacity", f"0={self.capacity}"],
-            stderr=self.log))
+            [str(self.build / "cuvmmd"), "--socket", self.socket, "--capacity", f"0={CAPACITY}",
+             *self.run_options], stderr=self.log))
         until = time.monotonic() + 20
         while not os.path.exists(self.socket) and time.monotonic() < until:
             time.sleep(0.05)

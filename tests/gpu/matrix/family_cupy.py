@@ -126,16 +126,19 @@ def graphs(work, chance):
             work.add(f"graph with {name}, replay {number}", result)
 
 
+def fused_with(xp, factor, fuse):
+    @fuse
+    def mixed(x, y):
+        return xp.sqrt(xp.abs(x * factor + y)) - xp.maximum(x, y)
+    return mixed
+
+
 def compiled(work, chance):
     """Fused functions, and kernels from source with constants of the seed, so that no cache has them."""
     xp = work.xp
-    fuse = cupy.fuse if work.on_card else (lambda function: function)
     for number in range(4):
         factor = chance.randrange(1, 1 << 20) / (1 << 18)
-
-        @fuse
-        def mixed(x, y, factor=factor):
-            return xp.sqrt(xp.abs(x * factor + y)) - xp.maximum(x, y)
+        mixed = fused_with(xp, factor, cupy.fuse if work.on_card else lambda function: function)
         for size in (1000, 50000):
             work.add(f"fused with {factor}, {size}", mixed(work.numbers(1, (size,)), work.numbers(2, (size,))))
         x, y = work.numbers(3, (30000,)), xp.empty(30000, dtype="float32")

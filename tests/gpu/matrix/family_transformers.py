@@ -112,7 +112,7 @@ def graphs(work, chance):
 
 def compiled(work, chance):
     with quiet_compiler():
-        for name, model in models(work, chance, 2, forward_works):
+        for name, model in models(work, chance, 1, forward_works):
             function = torch.compile(model)
             for number in range(2):
                 try:
