@@ -184,7 +184,8 @@ class RowRun:
                 return {"result": "failed", "why": f"node: {'; '.join(filter(None, (run.failure, ended)))}"}
             turns = neighbour.turns()
         judged = {**self.judge(native, run, "node"), "turns": turns}
-        if judged["result"] in GOOD and turns == 0:
+        # Expandable segments are foreign memory to the service: it need not move any of it.
+        if judged["result"] in GOOD and turns == 0 and self.row.manager != "expandable":
             judged |= {"result": "no_effect", "why": "no memory moved: both programs fit"}
         return judged
 

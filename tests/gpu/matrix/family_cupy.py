@@ -36,7 +36,7 @@ class Work:
 
     def make(self, count, factor):
         array = self.xp.arange(count, dtype="int32")
-        array *= numpy.array(factor, dtype="int32")
+        array *= numpy.int32(factor)
         if self.pool:
             self.peaks = {"needed_bytes": max(self.peaks["needed_bytes"], self.pool.used_bytes()),
                           "held_bytes": max(self.peaks["held_bytes"], self.pool.total_bytes())}

@@ -44,6 +44,8 @@ def arguments():
 
 def settle(asked):
     """Sets what a framework reads when it is imported."""
+    for name in {name for settings in MANAGERS.values() for name in settings}:
+        os.environ.pop(name, None)  # what a user has set would make another manager of it
     allocator = "torch" if asked.family in BY_TORCH else asked.family
     os.environ.update(MANAGERS.get((allocator, asked.manager), {}))
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
