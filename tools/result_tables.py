@@ -74,6 +74,13 @@ def objects(details):
     return table(heads, [[with_spread(one, head) for head in heads] for one in details])
 
 
+def matrix(details):
+    heads = ["family", "use", "manager", "cuvmm", "seed", "outputs", "digest", "result"]
+    rows = [[one.get(head, "") for head in heads] for one in details["rows"]]
+    return f"{details['pairs_compared']} of {details['pairs']} pairs were compared; {details['rows_left']} of " \
+           f"{details['rows_of_all']} rows are left.\n\n" + table(heads, rows)
+
+
 def judged(figures):
     rows = [(one["what"], f"{number(one['value'])} {one.get('unit', '')}".strip(), one["goal"] or "",
              "" if one["holds"] else "missed") for one in figures]
@@ -86,6 +93,8 @@ def details_of(details):
         return ""
     if isinstance(details, dict) and "workloads" in details:
         return frameworks(details)
+    if isinstance(details, dict) and "rows" in details:
+        return matrix(details)
     if isinstance(details, dict) and "benchmarks" in details:
         return google_benchmark(details)
     if isinstance(details, dict) and all(isinstance(v, dict) and "benchmarks" in v for v in details.values()):

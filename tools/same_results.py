@@ -25,6 +25,7 @@ PARTS = {
     "frameworks_more": Part("results, bitwise"),
     "frameworks_transformers": Part("results, bitwise"),
     "ipc": Part("what it says; contents in the other process"),
+    "matrix": Part("results, bitwise", "combination: {}"),
     "memcheck": Part("errors that memcheck finds"),
     "runtime": Part("what it says; each allocation in the trace", "by the CUDA runtime, {}"),
     "schedule": Part("what each scenario claims"),
@@ -75,8 +76,25 @@ def of_random_work(details):
             for one in details if one["what"] != "native"}
 
 
+MATRIX_VERDICTS = {"native_spread": "differs natively, and no more under cuvmm", "skipped": "not run",
+                   "no_effect": "the setting had no effect"}
+
+
+def of_matrix(rows):
+    """Returns the verdicts of the combination matrix: each row runs in one mode, with one setting."""
+    programs = {}
+    for one in rows:
+        mode = "monitor" if one["cuvmm"] == "monitor" else "vmm"
+        setting = "" if one["cuvmm"] in MODES else f", {one['cuvmm']}"
+        name = f"{one['family']} {one['use']}, {one['manager']}{setting}"
+        programs.setdefault(name, {})[mode] = MATRIX_VERDICTS.get(one["result"], one["result"])
+    return programs
+
+
 def verdicts_of(details):
     """Returns program -> mode -> verdict; empty if the part reports none."""
+    if isinstance(details, dict) and "rows" in details:
+        return of_matrix(details["rows"])
     if isinstance(details, dict) and "workloads" in details:
         return {", ".join(filter(None, (one["workload"], one.get("version")))): of_framework(one)
                 for one in details["workloads"]}

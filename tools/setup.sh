@@ -16,10 +16,11 @@ libbenchmark-dev     header  benchmark/benchmark.h
 libcli11-dev         header  CLI/CLI.hpp
 libfmt-dev           header  fmt/format.h
 nlohmann-json3-dev   header  nlohmann/json.hpp
-libtomlplusplus-dev  header  toml++/toml.h
 zlib1g-dev           header  zlib.h
 liblz4-dev           header  lz4.h
 libzstd-dev          header  zstd.h'
+toml_needs='
+libtomlplusplus-dev  header  toml++/toml.h'
 test_needs='
 procps               command pgrep'
 # Needed to build the device plugin for Kubernetes. Without them, everything else is built.
@@ -125,6 +126,25 @@ ensure_cuda_header() {
     die "cuda.h could not be had. Install a CUDA toolkit, 13.0 or newer, or set CUVMM_CUDA_INCLUDE."
 }
 
+# Ubuntu 22.04 has no package of toml++, so it takes the headers from the sources of their Python
+# binding. Expects that apt's package lists are there.
+ensure_toml_header() {
+  local folder=.venv/toml sources
+  [[ -n $(missing_packages "$toml_needs") && ! -e $folder/include/toml++/toml.h ]] || return 0
+  if command -v apt-cache >/dev/null && ! apt-cache show libtomlplusplus-dev >/dev/null 2>&1; then
+    ensure_venv
+    say "apt has no toml++: taking its headers from the Python package pytomlpp"
+    sources=$(mktemp -d)
+    .venv/bin/python -m pip download --quiet --no-deps --no-binary pytomlpp --dest "$sources" pytomlpp==1.1.0 >&2 &&
+      mkdir -p "$folder" &&
+      tar -C "$folder" --strip-components=3 --wildcards -xzf "$sources"/pytomlpp-*.tar.gz '*/third_party/tomlplusplus/include' ||
+      die "toml++ could not be had. Install its headers into /usr/local/include."
+    rm -rf "$sources"
+  else
+    ensure_packages "$toml_needs"
+  fi
+}
+
 # Programs build and run without plots, so a machine without a network loses only those.
 ensure_plots() {
   ensure_python_packages requirements.txt ||
@@ -206,6 +226,7 @@ ensure_build_needs() {
   ensure_packages "$build_needs"
   ensure_compiler
   ensure_cuda_header
+  ensure_toml_header
 }
 
 ensure_style_needs() { ensure_packages "$style_needs"; }

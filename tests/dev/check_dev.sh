@@ -46,13 +46,21 @@ status=0
 expect "exit status of an unknown preset" "$status" 2
 
 "$root/dev" help >said
-for command in quick demo test build fuzz stress bench gpu-test format tidy clean help; do
+for command in quick demo test build fuzz stress bench gpu-test fresh-root format tidy clean help; do
   grep -q "^  $command " said || fail "help does not name $command"
 done
 
 status=0
 PATH=$trial/empty:/usr/bin:/bin "$root/dev" gpu-test no-such-part >said 2>&1 || status=$?
 expect "exit status of an unknown part" "$status" 2
+
+# A distribution that is not known, and none, are refused before anything is made.
+for words in 'fresh-root' 'fresh-root beos-5' 'fresh-root debian-12 --mirror'; do
+  status=0
+  # shellcheck disable=SC2086
+  "$root/dev" $words >said 2>&1 || status=$?
+  expect "exit status of ./dev $words" "$status" 2
+done
 
 cd "$root"
 source tools/common.sh
@@ -81,6 +89,30 @@ ensure_python_packages requirements.txt
 echo nothing==1.1 >requirements.txt
 (ensure_venv() { exit 7; }; ensure_python_packages requirements.txt) && status=0 || status=$?
 expect "exit status where requirements have changed" "$status" 7
+
+# Where apt has no toml++, its headers come from a Python package, once; without that, it says what to do.
+take_toml() (
+  cd "$trial"
+  missing_packages() { echo libtomlplusplus-dev; }
+  ensure_packages() { fail "asks apt for a package that it does not have"; }
+  ensure_venv() { mkdir -p .venv/bin; }
+  apt-cache() { return 1; }
+  ensure_toml_header
+)
+mkdir -p "$trial/pytomlpp-1/third_party/tomlplusplus/include/toml++"
+touch "$trial/pytomlpp-1/third_party/tomlplusplus/include/toml++/toml.h"
+tar -C "$trial" -czf "$trial/sources.tar.gz" pytomlpp-1
+rm "$trial/.venv/bin/python"
+printf '#!/bin/sh\nexit 1\n' >"$trial/.venv/bin/python"
+chmod +x "$trial/.venv/bin/python"
+said=$(take_toml 2>&1) && fail "went on without toml++"
+[[ $said == *"Install its headers"* ]] || fail "does not say what to do without toml++: $said"
+printf '#!/bin/sh\nwhile [ "$1" != --dest ]; do shift; done\ncp "%s" "$2/pytomlpp-1.tar.gz"\n' "$trial/sources.tar.gz" \
+  >"$trial/.venv/bin/python"
+take_toml 2>/dev/null
+[[ -e $trial/.venv/toml/include/toml++/toml.h ]] || fail "the headers of toml++ are not where CMake looks for them"
+printf '#!/bin/sh\nexit 1\n' >"$trial/.venv/bin/python"
+take_toml 2>/dev/null || fail "fetches toml++ again"
 
 # The tests' requirements are installed before they run.
 cd "$root"
