@@ -29,12 +29,16 @@ std::optional<CUmemAllocationProp> asked_if_changed(const ProgramChunk& chunk) {
 
 }  // namespace
 
+// The flag for RDMA does not count: PyTorch sets it for all of its expandable segments. The driver
+// refuses a dma-buf of memory that is elsewhere, and memory with a dma-buf stays.
 bool ProgramChunk::may_be_spilled(const CUmemAllocationProp& properties) {
   constexpr decltype(properties.allocFlags) none{};
+  auto flags = properties.allocFlags;
+  flags.gpuDirectRDMACapable = 0;
   return properties.type == CU_MEM_ALLOCATION_TYPE_PINNED &&
          properties.requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE &&
          properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
-         std::memcmp(&properties.allocFlags, &none, sizeof none) == 0;
+         std::memcmp(&flags, &none, sizeof none) == 0;
 }
 
 Result<bool> ProgramChunks::is_exportable_from(CUdeviceptr address) const {

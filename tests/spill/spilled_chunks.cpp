@@ -136,18 +136,22 @@ TEST_F(SpilledChunks, AreOnlyThoseWhosePropertiesAnyMemoryHas) {
   own.add(0, granule);
   CUmemAllocationProp exportable = plain();
   exportable.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  CUmemAllocationProp for_network = plain();
-  for_network.allocFlags.gpuDirectRDMACapable = 1;
   CUmemAllocationProp compressed = plain();
   compressed.allocFlags.compressionType = CU_MEM_ALLOCATION_COMP_GENERIC;
   CUmemAllocationProp for_tiles = plain();
   for_tiles.allocFlags.usage = CU_MEM_CREATE_USAGE_TILE_POOL;
   Handle chunk = 0;
-  for (const auto& properties : {exportable, for_network, compressed, for_tiles}) {
+  for (const auto& properties : {exportable, compressed, for_tiles}) {
     EXPECT_EQ(answer_of_creation(program, &chunk, granule, properties), CUDA_ERROR_OUT_OF_MEMORY);
   }
-  EXPECT_CUDA(answer_of_creation(program, &chunk, granule, plain()));
-  EXPECT_FALSE(program.chunks->release(chunk).is_for_driver);
+  CUmemAllocationProp for_network = plain();  // as PyTorch creates all of its chunks
+  for_network.allocFlags.gpuDirectRDMACapable = 1;
+  for (const auto& properties : {plain(), for_network}) {
+    EXPECT_CUDA(answer_of_creation(program, &chunk, granule, properties));
+    EXPECT_EQ(program.chunks->asked_properties(chunk)->allocFlags.gpuDirectRDMACapable,
+              properties.allocFlags.gpuDirectRDMACapable);
+    EXPECT_FALSE(program.chunks->release(chunk).is_for_driver);
+  }
 }
 
 TEST_F(SpilledChunks, HaveSeveralAddressesAndReferences) {
