@@ -31,7 +31,7 @@ card=$(cards ${CUDA_VISIBLE_DEVICES:+-i "$CUDA_VISIBLE_DEVICES"}) || true
 [[ -n $card ]] || die "no card here: nvidia-smi names none"
 everywhere=$(cards)
 [[ $card == "$everywhere" ]] || card+=", one of $everywhere"
-driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)
+driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | sed -n 1p)
 commit=$(commit_built)
 mkdir -p "$out"
 
