@@ -143,6 +143,8 @@ class ProgramChunks {
   std::optional<CUmemAllocationProp> asked_properties_at(CUdeviceptr address) const;
   bool is_far(Handle name) const;
   bool is_any_far(CUdeviceptr address, Size size) const;
+  // Where the mapping that contains the address begins, if its chunk is elsewhere.
+  std::optional<CUdeviceptr> begin_of_far(CUdeviceptr address) const;
 
   // Adds the mappings of chunks that may be spilled, in the order of addresses, under the keys of
   // the chunks. Can be called at any time.

@@ -88,6 +88,13 @@ bool ProgramChunks::is_any_far(CUdeviceptr address, Size size) const {
   return is_any;
 }
 
+std::optional<CUdeviceptr> ProgramChunks::begin_of_far(CUdeviceptr address) const {
+  const Reading reading{lock_};
+  const Place* const place = find(address);
+  if (place == nullptr || !place->chunk->is_far()) return std::nullopt;
+  return place->address;
+}
+
 ChunkRef ProgramChunks::backing(const ProgramChunk& chunk) const {
   const Reading reading{lock_};
   return chunk.moved;

@@ -219,8 +219,11 @@ PointerFact PointerFacts::fact_or_default(CUpointer_attribute attribute) const {
 std::optional<std::pair<CUdeviceptr, Size>> PointerFacts::address_range() const {
   if (is_unknown() || current_ == nullptr) return std::nullopt;
   if (!is_reached_by(current_->device().ordinal())) return std::nullopt;
-  if (chunk_.has_value()) return mapping();
-  return std::pair{allocation_->address, allocation_->size};
+  if (!chunk_.has_value()) return std::pair{allocation_->address, allocation_->size};
+  const auto range = mapping();
+  // The driver says how long a mapping of the host's memory is, and not where it begins (measured).
+  const bool is_of_host = chunk_->chunk->device() == nullptr;
+  return std::pair{is_of_host ? CUdeviceptr{0} : range.first, range.second};
 }
 
 }  // namespace cuvmm::sim

@@ -127,8 +127,12 @@ CUVMM_HOOK(cuMemGetAddressRange_v2, CUdeviceptr* start, size_t* size, CUdevicept
   const CallBarrier::Pass question{forward.engine().questions()};
   const auto held = found(forward.engine(), address);
   if (!held) {
-    return ask_about_native(
-        forward, address, [](const ProgramChunks&) {}, start, size, address);
+    // The driver does not say where memory of the host begins.
+    const auto correct = [&](const ProgramChunks& chunks) {
+      const auto begins = chunks.begin_of_far(address);
+      if (begins && start != nullptr) *start = *begins;
+    };
+    return ask_about_native(forward, address, correct, start, size, address);
   }
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   // The driver does not find another device's blocking memory without peer access (measured).

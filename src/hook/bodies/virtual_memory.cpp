@@ -71,8 +71,11 @@ CUVMM_HOOK(cuMemExportToShareableHandle, void* shared, Handle chunk, CUmemAlloca
            unsigned long long flags) {
   ProgramChunks* const chunks = chunks_of(forward);
   const auto asked = chunks != nullptr ? chunks->asked_properties(chunk) : std::nullopt;
-  const auto types = asked ? static_cast<unsigned>(asked->requestedHandleTypes) : ~0u;
-  if ((types & static_cast<unsigned>(type)) == 0) {
+  const auto has = [](const CUmemAllocationProp& properties, CUmemAllocationHandleType wanted) {
+    return (static_cast<unsigned>(properties.requestedHandleTypes) &
+            static_cast<unsigned>(wanted)) != 0;
+  };
+  if (asked && !has(*asked, type)) {
     const CUresult refused = forward.announce();
     return refused != CUDA_SUCCESS ? refused : CUDA_ERROR_INVALID_VALUE;
   }
