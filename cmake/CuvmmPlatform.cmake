@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-if(NOT CMAKE_SYSTEM_NAME STREQUAL "Linux" OR NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|amd64|AMD64")
-  message(FATAL_ERROR "cuvmm runs on Linux x86_64 only; this is ${CMAKE_SYSTEM_NAME} ${CMAKE_SYSTEM_PROCESSOR}.")
+# CUVMM_FIRST_GLIBC is the version of glibc's first symbols, as in base/processor.h.
+if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
+  set(CUVMM_FIRST_GLIBC GLIBC_2.2.5)
+elseif(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
+  set(CUVMM_FIRST_GLIBC GLIBC_2.17)
+else()
+  message(FATAL_ERROR "cuvmm runs on Linux, x86_64 or aarch64; this is ${CMAKE_SYSTEM_NAME} ${CMAKE_SYSTEM_PROCESSOR}.")
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 11)
   message(FATAL_ERROR "cuvmm needs g++ 11 or newer; this is ${CMAKE_CXX_COMPILER_VERSION}.")
@@ -47,6 +52,10 @@ set(CUVMM_SANITIZE "" CACHE STRING "address (with undefined) or thread")
 add_library(cuvmm_compile INTERFACE)
 target_compile_options(cuvmm_compile INTERFACE
   -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wno-missing-field-initializers -fno-strict-aliasing)
+# There, GCC fuses multiplications and additions by default, which gives other numbers than x86_64 has.
+if(CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
+  target_compile_options(cuvmm_compile INTERFACE -ffp-contract=off)
+endif()
 # Libraries loaded later take their few thread-local bytes from the loader's static reserve.
 # Otherwise the loader would allocate them when a thread first touches them, inside any call of
 # ours, and free them where ThreadSanitizer sees a race with the thread's last access.

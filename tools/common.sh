@@ -38,7 +38,7 @@ commit_built() { cat build/lib/cuvmm/commit 2>/dev/null || printf unknown; }
 machine_here() {
   local model
   model=$(sed -n 's/^model name[[:space:]]*: //p' /proc/cpuinfo | head -n 1)
-  printf '%s' "${CUVMM_MACHINE:-${model:-x86_64}-x$(nproc)}" |
+  printf '%s' "${CUVMM_MACHINE:-${model:-$(uname -m)}-x$(nproc)}" |
     tr '[:upper:]' '[:lower:]' | sed -E 's/\((r|tm)\)//g; s/@.*(-x[0-9]+)$/\1/; s/[^a-z0-9]+/-/g; s/^-|-$//g'
 }
 

@@ -30,16 +30,19 @@ libprotobuf-dev        header  google/protobuf/message.h
 protobuf-compiler      command protoc
 protobuf-compiler-grpc command grpc_cpp_plugin'
 # Tests use these if they are installed: container runtimes, Slurm, and other C libraries.
-cluster_needs='
+cluster_needs="
 podman               command podman
 runc                 command runc
 slurmctld            command slurmctld
 slurmd               command slurmd
 slurm-client         command srun
-slurm-wlm-basic-plugins file /usr/lib/x86_64-linux-gnu/slurm-wlm/auth_none.so
+slurm-wlm-basic-plugins file /usr/lib/$(uname -m)-linux-gnu/slurm-wlm/auth_none.so
 libslurm-dev         header  slurm/spank.h
 busybox-static       command busybox
-musl-tools           command musl-gcc'
+musl-tools           command musl-gcc"
+# Needed to build for aarch64 on another machine.
+cross_needs='
+g++-aarch64-linux-gnu  command aarch64-linux-gnu-g++'
 style_needs='
 clang-format-14      command clang-format-14
 clang-tidy-14        command clang-tidy-14'
@@ -222,7 +225,8 @@ ensure_runtimes() {
 }
 
 ensure_build_needs() {
-  [[ $(uname -sm) == "Linux x86_64" ]] || die "cuvmm runs on Linux x86_64 only; this is $(uname -sm)"
+  [[ $(uname -sm) =~ ^Linux\ (x86_64|aarch64)$ ]] ||
+    die "cuvmm runs on Linux, x86_64 or aarch64; this is $(uname -sm)"
   ensure_packages "$build_needs"
   ensure_compiler
   ensure_cuda_header

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import shutil
 import stat
 from typing import Iterable
@@ -25,7 +26,7 @@ def _prefixes() -> list[str]:
 
 
 _PREFIXES = _prefixes()
-_LIBRARY_FOLDERS = ("lib", os.path.join("lib", "x86_64-linux-gnu"), "lib64")
+_LIBRARY_FOLDERS = ("lib", os.path.join("lib", platform.machine() + "-linux-gnu"), "lib64")
 
 
 class NotInstalled(RuntimeError):

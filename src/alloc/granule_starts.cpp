@@ -39,7 +39,8 @@ class Entry {
   }
 
  private:
-  static constexpr unsigned address_bits = 48;  // of host pointers on x86_64
+  // Of host pointers. A program gets longer ones only if it asks for them by a hint.
+  static constexpr unsigned address_bits = 48;
   std::uint64_t word_ = 0;
 };
 static_assert(steps <= std::size_t{1} << 16);

@@ -134,7 +134,8 @@ TimeLease::Obstacle TimeLease::obstacle_to_launch(OfDevice& device) {
   const std::uint32_t word = device.words->grant.load(std::memory_order_acquire);
   const TimeGrant grant = node::grant_in(word);
   if (grant == TimeGrant::Open) return Obstacle::None;
-  if (device.words->wants.load(std::memory_order_relaxed) == 0) wants(device);
+  // In one order with `waiting`: look_at() withdraws the wish and then looks who waits.
+  if (device.words->wants.load() == 0) wants(device);
   if (grant != TimeGrant::Held) return Obstacle::Grant;
   const std::uint32_t above = device.words->yields_to.load(std::memory_order_relaxed);
   if (above != 0 && lets_others_go_first(device, word, above)) return Obstacle::Foreground;

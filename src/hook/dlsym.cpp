@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/processor.h"
 #include "base/text.hpp"
 #include "hook/door_of.hpp"
 #include "hook/nvml.hpp"
@@ -17,13 +18,14 @@ extern "C" {
 [[gnu::visibility("hidden")]] void* cuvmm_decide_dlsym(void** library, const char* name);
 }
 
-// rdi and rsi hold the arguments; a non-null result is the answer. cuvmm_decide_dlsym may change
-// the library, which is saved on the stack.
+// The registers of the arguments are saved on the stack, where cuvmm_decide_dlsym may change the
+// library. A non-null result is the answer.
+#if defined(__x86_64__)
 asm(R"(
 .pushsection .text
 .globl cuvmm_dlsym
 .hidden cuvmm_dlsym
-.type cuvmm_dlsym,@function
+.type cuvmm_dlsym,%function
 cuvmm_dlsym:
   .cfi_startproc
   endbr64
@@ -48,16 +50,53 @@ cuvmm_dlsym:
   jmp *cuvmm_next_dlsym(%rip)
   .cfi_endproc
 .size cuvmm_dlsym,.-cuvmm_dlsym
-.globl cuvmm_dlsym_old
-.type cuvmm_dlsym_old,@function
-.set cuvmm_dlsym_old, cuvmm_dlsym
-.globl cuvmm_dlsym_new
-.type cuvmm_dlsym_new,@function
-.set cuvmm_dlsym_new, cuvmm_dlsym
-.symver cuvmm_dlsym_old, dlsym@GLIBC_2.2.5
-.symver cuvmm_dlsym_new, dlsym@@GLIBC_2.34
 .popsection
 )");
+#elif defined(__aarch64__)
+asm(R"(
+.pushsection .text
+.globl cuvmm_dlsym
+.hidden cuvmm_dlsym
+.type cuvmm_dlsym,%function
+cuvmm_dlsym:
+  .cfi_startproc
+  hint #34
+  stp x29, x30, [sp, #-32]!
+  .cfi_adjust_cfa_offset 32
+  .cfi_rel_offset x29, 0
+  .cfi_rel_offset x30, 8
+  mov x29, sp
+  stp x0, x1, [sp, #16]
+  add x0, sp, #16
+  bl cuvmm_decide_dlsym
+  mov x16, x0
+  ldp x0, x1, [sp, #16]
+  ldp x29, x30, [sp], #32
+  .cfi_adjust_cfa_offset -32
+  .cfi_restore x29
+  .cfi_restore x30
+  cbz x16, 1f
+  mov x0, x16
+  ret
+1:
+  adrp x16, cuvmm_next_dlsym
+  ldr x16, [x16, :lo12:cuvmm_next_dlsym]
+  br x16
+  .cfi_endproc
+.size cuvmm_dlsym,.-cuvmm_dlsym
+.popsection
+)");
+#endif
+
+asm(".globl cuvmm_dlsym_old\n"
+    ".type cuvmm_dlsym_old,%function\n"
+    ".set cuvmm_dlsym_old, cuvmm_dlsym\n"
+    ".globl cuvmm_dlsym_new\n"
+    ".type cuvmm_dlsym_new,%function\n"
+    ".set cuvmm_dlsym_new, cuvmm_dlsym\n"
+    ".symver cuvmm_dlsym_old, dlsym@" CUVMM_FIRST_GLIBC
+    "\n"
+    ".symver cuvmm_dlsym_new, dlsym@@GLIBC_2.34\n");
 
 namespace cuvmm::hook {
 namespace {
@@ -66,7 +105,7 @@ using Dlsym = void* (*)(void*, const char*);
 
 // dlvsym is not hooked, so this works before anything else does. glibc 2.34 moved dlsym.
 Dlsym find_real_dlsym() {
-  for (const char* version : {"GLIBC_2.34", "GLIBC_2.2.5"}) {
+  for (const char* version : {"GLIBC_2.34", CUVMM_FIRST_GLIBC}) {
     if (void* found = dlvsym(RTLD_NEXT, "dlsym", version)) return reinterpret_cast<Dlsym>(found);
   }
   return nullptr;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One door per row and flavour, and the exported symbol of each.
+#include "base/processor.h"
 #include "hook/entry.hpp"
 
 namespace cuvmm::hook {
@@ -10,21 +11,17 @@ namespace cuvmm::hook {
 #undef CUVMM_COMMON
 
 // Each symbol is a jump through a slot, so that templates can be exported under C names.
-#define CUVMM_SLOT(symbol, function)                                                           \
-  extern "C" {                                                                                 \
-  [[gnu::visibility("hidden")]] void* cuvmm_door_##symbol = reinterpret_cast<void*>(function); \
-  }                                                                                            \
-  asm(".pushsection .text\n"                                                                   \
-      ".globl " #symbol                                                                        \
-      "\n"                                                                                     \
-      ".type " #symbol ",@function\n" #symbol                                                  \
-      ":\n"                                                                                    \
-      "  endbr64\n"                                                                            \
-      "  jmp *cuvmm_door_" #symbol                                                             \
-      "(%rip)\n"                                                                               \
-      ".size " #symbol ",.-" #symbol                                                           \
-      "\n"                                                                                     \
-      ".popsection");
+#define CUVMM_SLOT(symbol, function)                                                               \
+  extern "C" {                                                                                     \
+  [[gnu::visibility("hidden")]] void* cuvmm_door_##symbol = reinterpret_cast<void*>(function);     \
+  }                                                                                                \
+  asm(".pushsection .text\n"                                                                       \
+      ".globl " #symbol                                                                            \
+      "\n"                                                                                         \
+      ".type " #symbol ",%function\n" #symbol                                                      \
+      ":\n" CUVMM_LANDING CUVMM_JUMP_THROUGH("cuvmm_door_" #symbol) ".size " #symbol ",.-" #symbol \
+                                                                    "\n"                           \
+                                                                    ".popsection");
 
 #define CUVMM_ENTER(symbol, flavour) (&CUVMM_DOOR(symbol, flavour)::enter)
 #define CUVMM_EXPORT_Legacy(symbol)

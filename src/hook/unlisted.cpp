@@ -20,15 +20,16 @@ extern "C" {
 [[gnu::visibility("hidden")]] extern const char cuvmm_unlisted_entries[];
 }
 
-// Each entry has sixteen bytes: it loads its number into r11, which no caller relies on, and jumps
-// to the common part. The common part calls cuvmm once, with every register that may carry an
-// argument saved, and then jumps to the real function with the stack unchanged.
+// Each entry has at most sixteen bytes: it loads its number into a register on which no caller
+// relies, and jumps to the common part. The common part calls cuvmm once, with every register that
+// may carry an argument saved, and then jumps to the real function with the stack unchanged.
+#if defined(__x86_64__)
 asm(R"(
 .pushsection .text
 .p2align 4
 .globl cuvmm_unlisted_entries
 .hidden cuvmm_unlisted_entries
-.type cuvmm_unlisted_entries,@function
+.type cuvmm_unlisted_entries,%function
 cuvmm_unlisted_entries:
   .cfi_startproc
 .set .Lcuvmm_entry, 0
@@ -90,6 +91,71 @@ cuvmm_unlisted_entries:
 .size cuvmm_unlisted_entries,.-cuvmm_unlisted_entries
 .popsection
 )");
+#elif defined(__aarch64__)
+// The load of the flag acquires what the first call did before the flag was set.
+asm(R"(
+.pushsection .text
+.p2align 4
+.globl cuvmm_unlisted_entries
+.hidden cuvmm_unlisted_entries
+.type cuvmm_unlisted_entries,%function
+cuvmm_unlisted_entries:
+  .cfi_startproc
+.set .Lcuvmm_entry, 0
+.rept 512
+  .p2align 4
+  hint #34
+  mov w16, #.Lcuvmm_entry
+  b .Lcuvmm_unlisted
+.set .Lcuvmm_entry, .Lcuvmm_entry + 1
+.endr
+.p2align 4
+.Lcuvmm_unlisted:
+  adrp x17, cuvmm_unlisted_was_called
+  add x17, x17, :lo12:cuvmm_unlisted_was_called
+  ldarb w17, [x17]
+  cbz w17, .Lcuvmm_first_call
+.Lcuvmm_jump_on:
+  adrp x17, cuvmm_unlisted_functions
+  add x17, x17, :lo12:cuvmm_unlisted_functions
+  ldr x16, [x17, x16, lsl #3]
+  br x16
+.Lcuvmm_first_call:
+  stp x29, x30, [sp, #-224]!
+  .cfi_adjust_cfa_offset 224
+  .cfi_rel_offset x29, 0
+  .cfi_rel_offset x30, 8
+  mov x29, sp
+  stp x0, x1, [sp, #16]
+  stp x2, x3, [sp, #32]
+  stp x4, x5, [sp, #48]
+  stp x6, x7, [sp, #64]
+  stp x8, x16, [sp, #80]
+  stp q0, q1, [sp, #96]
+  stp q2, q3, [sp, #128]
+  stp q4, q5, [sp, #160]
+  stp q6, q7, [sp, #192]
+  mov w0, w16
+  bl cuvmm_call_of_unlisted
+  ldp x0, x1, [sp, #16]
+  ldp x2, x3, [sp, #32]
+  ldp x4, x5, [sp, #48]
+  ldp x6, x7, [sp, #64]
+  ldp x8, x16, [sp, #80]
+  ldp q0, q1, [sp, #96]
+  ldp q2, q3, [sp, #128]
+  ldp q4, q5, [sp, #160]
+  ldp q6, q7, [sp, #192]
+  ldp x29, x30, [sp], #224
+  .cfi_adjust_cfa_offset -224
+  .cfi_restore x29
+  .cfi_restore x30
+  b .Lcuvmm_jump_on
+  .cfi_endproc
+.size cuvmm_unlisted_entries,.-cuvmm_unlisted_entries
+.popsection
+)");
+#endif
 
 namespace cuvmm::hook {
 namespace {

@@ -40,7 +40,8 @@ FileKind kind_of_start(std::string_view start) {
     return FileKind::CuvmmTrace;
   }
   if (start.starts_with("cuvmm[")) return FileKind::CuvmmLog;
-  if (start.size() > 1 && start[0] == '\x80' && start[1] <= '\x10') return FileKind::Pickle;
+  if (start.size() > 1 && start[0] == '\x80' && static_cast<unsigned char>(start[1]) <= 0x10)
+    return FileKind::Pickle;
   if (start.starts_with("PK\x03\x04")) return FileKind::ZipArchive;
   if (start.starts_with("\x7f"
                         "ELF"))

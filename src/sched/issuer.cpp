@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "base/spin_pause.hpp"
 #include "base/start_thread.hpp"
 #include "sched/schedule_events.hpp"
 
@@ -83,10 +84,12 @@ void Issuer::abandon_lanes() {
 // flight or waiting.
 void Issuer::rest(std::uint32_t& idle) {
   if (++idle < looks_before_sleep && waiting_.empty()) {
-    __builtin_ia32_pause();
+    spin_pause();
     return;
   }
   sleeps_.store(1, std::memory_order_seq_cst);
+  // A caller publishes its operation and then looks who sleeps.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   const bool nothing_came =
       !has_news_.load(std::memory_order_seq_cst) && !stops_.load() &&
       (!waiting_.empty() ||

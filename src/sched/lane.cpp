@@ -3,14 +3,12 @@
 
 #include <algorithm>
 
+#include "base/spin_pause.hpp"
+
 namespace cuvmm {
 namespace {
 
 constexpr int looks_before_waiting = 200;
-
-inline void breathe() {
-  __builtin_ia32_pause();
-}
 
 }  // namespace
 
@@ -59,7 +57,7 @@ void Lane::abandon() {
 bool Lane::wait_until_issued(std::uint64_t number, Duration at_most) {
   for (int look = 0; look < looks_before_waiting; ++look) {
     if (issued() >= number) return true;
-    breathe();
+    spin_pause();
   }
   const std::uint64_t until =
       now_ns() + static_cast<std::uint64_t>(std::chrono::nanoseconds{at_most}.count());

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "base/processor.h"
 #include "sim/bodies.hpp"
 #include "sim/entry.hpp"
 #include "sim/rows.hpp"
@@ -70,21 +71,17 @@ CUresult refuse() {
 }  // namespace
 
 // Each symbol is one jump through a slot, so that templates can be exported under C names.
-#define CUVMM_SLOT(symbol, function)                                                           \
-  extern "C" {                                                                                 \
-  [[gnu::visibility("hidden")]] void* cuvmm_slot_##symbol = reinterpret_cast<void*>(function); \
-  }                                                                                            \
-  asm(".pushsection .text\n"                                                                   \
-      ".globl " #symbol                                                                        \
-      "\n"                                                                                     \
-      ".type " #symbol ",@function\n" #symbol                                                  \
-      ":\n"                                                                                    \
-      "  endbr64\n"                                                                            \
-      "  jmp *cuvmm_slot_" #symbol                                                             \
-      "(%rip)\n"                                                                               \
-      ".size " #symbol ",.-" #symbol                                                           \
-      "\n"                                                                                     \
-      ".popsection");
+#define CUVMM_SLOT(symbol, function)                                                               \
+  extern "C" {                                                                                     \
+  [[gnu::visibility("hidden")]] void* cuvmm_slot_##symbol = reinterpret_cast<void*>(function);     \
+  }                                                                                                \
+  asm(".pushsection .text\n"                                                                       \
+      ".globl " #symbol                                                                            \
+      "\n"                                                                                         \
+      ".type " #symbol ",%function\n" #symbol                                                      \
+      ":\n" CUVMM_LANDING CUVMM_JUMP_THROUGH("cuvmm_slot_" #symbol) ".size " #symbol ",.-" #symbol \
+                                                                    "\n"                           \
+                                                                    ".popsection");
 
 #define CUVMM_LEGACY(symbol) (&Door<Row::symbol, &sim_##symbol>::template call<Flavour::Legacy>)
 #define CUVMM_PER_THREAD(symbol) \

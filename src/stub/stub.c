@@ -10,6 +10,9 @@
 // it looks up functions with dlsym, which the stub exports as well.
 #include <stddef.h>
 
+#include "base/processor.h"
+#include "stub/entry_code.h"
+
 // Weak and unversioned, so that each is either present or null with any C library. Before glibc
 // 2.34, a program that starts without libdl has no dlopen. It may load libdl later, with another
 // library, and then runs natively.
@@ -34,8 +37,8 @@ typedef void* (*Dlsym)(void* library, const char* name);
 #define HIDDEN __attribute__((visibility("hidden")))
 #define EXPORTED __attribute__((visibility("default")))
 
-// Called and read by the assembler code below. Threads that race for the first use store the same
-// value.
+// Called and read by the assembler code (entry_code.h). Threads that race for the first use store
+// the same value.
 HIDDEN Dlsym cuvmm_stub_next_dlsym;
 HIDDEN void* cuvmm_stub_decide_dlsym(void** library, const char* name);
 HIDDEN void* cuvmm_stub_resolve(const char* name, void** slot);
@@ -45,117 +48,22 @@ extern const char cuvmm_stub_names[] HIDDEN;
 extern const char cuvmm_stub_names_end[] HIDDEN;
 
 // clang-format off
-// A door jumps through its slot. While the slot is empty, it first resolves its name, and preserves
-// all registers that may hold arguments.
 asm(R"(
-.macro cuvmm_door name
-  .pushsection .rodata.cuvmm_names, "a", @progbits
-  .Lname_\name: .asciz "\name"
-  .popsection
-  .pushsection .bss
-  .balign 8
-  .Lslot_\name: .zero 8
-  .popsection
-  .pushsection .text
-  .globl \name
-  .type \name, @function
-\name:
-  .cfi_startproc
-  endbr64
-  mov .Lslot_\name(%rip), %r11
-  test %r11, %r11
-  jz .Lempty_\name
-  jmp *%r11
-.Lempty_\name:
-  lea .Lname_\name(%rip), %r11
-  lea .Lslot_\name(%rip), %r10
-  jmp cuvmm_stub_enter
-  .cfi_endproc
-  .size \name, . - \name
-  .popsection
-.endm
-
-.pushsection .rodata.cuvmm_names, "a", @progbits
+.pushsection .rodata.cuvmm_names, "a", %progbits
 .globl cuvmm_stub_names
 .hidden cuvmm_stub_names
 cuvmm_stub_names:
 .popsection
-
-.pushsection .text
-cuvmm_stub_enter:
-  .cfi_startproc
-  push %rax
-  push %rdi
-  push %rsi
-  push %rdx
-  push %rcx
-  push %r8
-  push %r9
-  sub $128, %rsp
-  .cfi_adjust_cfa_offset 184
-  movups %xmm0, (%rsp)
-  movups %xmm1, 16(%rsp)
-  movups %xmm2, 32(%rsp)
-  movups %xmm3, 48(%rsp)
-  movups %xmm4, 64(%rsp)
-  movups %xmm5, 80(%rsp)
-  movups %xmm6, 96(%rsp)
-  movups %xmm7, 112(%rsp)
-  mov %r11, %rdi
-  mov %r10, %rsi
-  call cuvmm_stub_resolve
-  mov %rax, %r11
-  movups (%rsp), %xmm0
-  movups 16(%rsp), %xmm1
-  movups 32(%rsp), %xmm2
-  movups 48(%rsp), %xmm3
-  movups 64(%rsp), %xmm4
-  movups 80(%rsp), %xmm5
-  movups 96(%rsp), %xmm6
-  movups 112(%rsp), %xmm7
-  add $128, %rsp
-  pop %r9
-  pop %r8
-  pop %rcx
-  pop %rdx
-  pop %rsi
-  pop %rdi
-  pop %rax
-  .cfi_adjust_cfa_offset -184
-  jmp *%r11
-  .cfi_endproc
-
-// RTLD_NEXT and RTLD_DEFAULT mean something that depends on the caller, which the real dlsym reads
-// from the return address: so it is jumped to, with the caller's stack.
-.globl cuvmm_stub_dlsym
-.hidden cuvmm_stub_dlsym
-.type cuvmm_stub_dlsym, @function
-cuvmm_stub_dlsym:
-  .cfi_startproc
-  endbr64
-  push %rdi
-  push %rsi
-  sub $8, %rsp
-  .cfi_adjust_cfa_offset 24
-  lea 16(%rsp), %rdi
-  call cuvmm_stub_decide_dlsym
-  add $8, %rsp
-  pop %rsi
-  pop %rdi
-  .cfi_adjust_cfa_offset -24
-  jmp *%rax
-  .cfi_endproc
-.size cuvmm_stub_dlsym, . - cuvmm_stub_dlsym
-.globl cuvmm_stub_dlsym_old
-.type cuvmm_stub_dlsym_old, @function
-.set cuvmm_stub_dlsym_old, cuvmm_stub_dlsym
-.globl cuvmm_stub_dlsym_new
-.type cuvmm_stub_dlsym_new, @function
-.set cuvmm_stub_dlsym_new, cuvmm_stub_dlsym
-.symver cuvmm_stub_dlsym_old, dlsym@GLIBC_2.2.5
-.symver cuvmm_stub_dlsym_new, dlsym@GLIBC_2.34
-.popsection
 )");
+
+asm(".globl cuvmm_stub_dlsym_old\n"
+    ".type cuvmm_stub_dlsym_old, %function\n"
+    ".set cuvmm_stub_dlsym_old, cuvmm_stub_dlsym\n"
+    ".globl cuvmm_stub_dlsym_new\n"
+    ".type cuvmm_stub_dlsym_new, %function\n"
+    ".set cuvmm_stub_dlsym_new, cuvmm_stub_dlsym\n"
+    ".symver cuvmm_stub_dlsym_old, dlsym@" CUVMM_FIRST_GLIBC "\n"
+    ".symver cuvmm_stub_dlsym_new, dlsym@GLIBC_2.34\n");
 
 #define DOOR(symbol) asm("cuvmm_door " #symbol);
 #define DOORS_Legacy(symbol) DOOR(symbol)
@@ -169,7 +77,7 @@ cuvmm_stub_dlsym:
 DOOR(cuvmm_engine_v1)
 
 asm(R"(
-.pushsection .rodata.cuvmm_names, "a", @progbits
+.pushsection .rodata.cuvmm_names, "a", %progbits
 .globl cuvmm_stub_names_end
 .hidden cuvmm_stub_names_end
 cuvmm_stub_names_end:
@@ -215,7 +123,7 @@ static Dlsym next_dlsym(void) {
   Dlsym next = __atomic_load_n(&cuvmm_stub_next_dlsym, __ATOMIC_ACQUIRE);
   if (next != NULL) return next;
   if (dlvsym != NULL) next = (Dlsym)dlvsym(NEXT_SCOPE, "dlsym", "GLIBC_2.34");
-  if (next == NULL && dlvsym != NULL) next = (Dlsym)dlvsym(NEXT_SCOPE, "dlsym", "GLIBC_2.2.5");
+  if (next == NULL && dlvsym != NULL) next = (Dlsym)dlvsym(NEXT_SCOPE, "dlsym", CUVMM_FIRST_GLIBC);
   if (next == NULL && __libc_dlopen_mode != NULL && __libc_dlsym != NULL) {
     void* const libdl = __libc_dlopen_mode("libdl.so.2", lazily | only_if_loaded);
     if (libdl != NULL) next = (Dlsym)__libc_dlsym(libdl, "dlsym");

@@ -25,17 +25,17 @@ std::optional<Size> LocalBudget::hold(Size size, Size most) {
 }
 
 void LocalBudget::take_back(Size size) {
-  held_.fetch_sub(size, std::memory_order_relaxed);
+  held_.fetch_sub(size);
 }
 
 void LocalBudget::note_native(Size size) {
-  held_.fetch_add(size, std::memory_order_relaxed);
+  held_.fetch_add(size);
   native_.fetch_add(size, std::memory_order_relaxed);
 }
 
 void LocalBudget::forget_native(Size size) {
   native_.fetch_sub(size, std::memory_order_relaxed);
-  held_.fetch_sub(size, std::memory_order_relaxed);
+  held_.fetch_sub(size);
 }
 
 Size LocalBudget::committed_bytes() const {

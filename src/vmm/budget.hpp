@@ -91,7 +91,9 @@ class LocalBudget : public Budget {
 
  private:
   std::atomic<Size> limit_;
-  std::atomic<Size> held_{0};    // committed and native together: one number to compare and swap
+  // Committed and native together: one number to compare and swap. Changed in one order with what a
+  // LeasedBudget may hold.
+  std::atomic<Size> held_{0};
   std::atomic<Size> native_{0};  // the native part of held_
 };
 

@@ -14,7 +14,12 @@ namespace {
 
 class PtxHalves : public DriverContract {};
 
-__extension__ using Exact = __float128;  // holds sums and products of these numbers
+// Holds sums and products of these numbers.
+#if defined(__aarch64__)
+using Exact = long double;  // of 128 bits
+#else
+__extension__ using Exact = __float128;
+#endif
 
 class ShortFormat {
  public:

@@ -46,7 +46,7 @@ status=0
 expect "exit status of an unknown preset" "$status" 2
 
 "$root/dev" help >said
-for command in quick demo test build fuzz stress bench gpu-test fresh-root format tidy clean help; do
+for command in quick demo test build cross fuzz stress bench gpu-test fresh-root format tidy clean help; do
   grep -q "^  $command " said || fail "help does not name $command"
 done
 

@@ -12,7 +12,7 @@ wrong() { echo "$*"; status=1; }
 needed=$(readelf -dW "$library" | sed -nE 's/.*\(NEEDED\).*\[(.*)\]/\1/p')
 echo "needs:" $needed
 for one in $needed; do
-  grep -qxE 'libc.so.6|libdl.so.2|libpthread.so.0|ld-linux-x86-64.so.2' <<<"$one" || wrong "needs $one"
+  grep -qxE 'libc.so.6|libdl.so.2|libpthread.so.0|ld-linux-(x86-64.so.2|aarch64.so.1)' <<<"$one" || wrong "needs $one"
 done
 soname=$(readelf -dW "$library" | sed -nE 's/.*\(SONAME\).*\[(.*)\]/\1/p')
 [[ $soname == libcuvmm.so.[0-9]* ]] || wrong "has the soname '$soname'"

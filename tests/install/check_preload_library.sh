@@ -11,7 +11,7 @@ status=0
 wrong() { echo "$*"; status=1; }
 
 # Only the C library's own libraries. The loader's own is for thread-local variables.
-allowed_libraries='libc.so.6|libdl.so.2|libpthread.so.0|ld-linux-x86-64.so.2'
+allowed_libraries='libc.so.6|libdl.so.2|libpthread.so.0|ld-linux-(x86-64.so.2|aarch64.so.1)'
 needed=$(readelf -dW "$library" | sed -nE 's/.*\(NEEDED\).*\[(.*)\]/\1/p')
 echo "needs:" $needed
 for one in $needed; do

@@ -15,7 +15,7 @@ trap 'rm -rf "$trial"' EXIT
 install_wheel() {  # BUILD NAME
   CUVMM_BUILD_DIR=$1 "$python" -m pip wheel --quiet --no-build-isolation --no-deps --no-index \
     -w "$trial/made" "$trial/source" >"$trial/pip.log" 2>&1 || { cat "$trial/pip.log"; fail "it was not built"; }
-  wheel=$(find "$trial/made" -name "$2-*-py3-none-linux_x86_64.whl")
+  wheel=$(find "$trial/made" -name "$2-*-py3-none-linux_$(uname -m).whl")
   [[ -n $wheel ]] || fail "made: $(ls "$trial/made")"
   "$python" -m venv --without-pip "$trial/a place"
   own="$trial/a place/bin/python"

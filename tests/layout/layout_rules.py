@@ -32,7 +32,7 @@ SOURCE_FOLDERS = {
 }
 
 # Single files that a folder may include without including the rest of their folder.
-SINGLE_FILES = {"sim": r"driver/[a-z_]+\.def", "stub": r"driver/driver_api\.def"}
+SINGLE_FILES = {"sim": r"driver/[a-z_]+\.def", "stub": r"driver/driver_api\.def|base/processor\.h"}
 
 # Folders beside src. Every folder may include the public headers (include/cuvmm).
 EVERYTHING = ["+engine", "hook", "capi", "replay", "view", "node", "observe",

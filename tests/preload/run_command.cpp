@@ -10,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/processor.h"
 #include "cuvmm/version.h"
 
 #include "preload/run_program.hpp"
@@ -84,7 +85,7 @@ TEST(RunCommand, FindsItsPartsWhereverTheyAreCarriedTo) {
     const char* libraries;
   };
   for (const Place& place :
-       {Place{"bin", "lib"}, Place{"bin", "lib/x86_64-linux-gnu"}, Place{"", ""}}) {
+       {Place{"bin", "lib"}, Place{"bin", CUVMM_LIBRARY_FOLDER}, Place{"", ""}}) {
     const fs::path root = own_folder();
     const fs::path library = root / place.libraries / "libcuvmm_preload.so";
     fs::create_directories(root / place.programs);

@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 
 namespace cuvmm::test {
 namespace {
@@ -46,9 +47,26 @@ bool read_to_the_end(int out, int err, Finished& finished) {
   return true;
 }
 
+// The command that runs a program built for another processor. The preload library is named to it
+// alone, since it runs on this one itself.
+std::vector<std::string> emulator_of(const std::string& program) {
+  std::vector<std::string> words;
+  const char* const emulator = std::getenv("CUVMM_TEST_EMULATOR");
+  if (emulator == nullptr || program.find('/') == std::string::npos) return words;
+  std::istringstream text{emulator};
+  for (std::string word; text >> word;) words.push_back(word);
+  if (const char* const preloaded = std::getenv("LD_PRELOAD")) {
+    words.insert(words.end(), {"-E", std::string{"LD_PRELOAD="} + preloaded});
+    unsetenv("LD_PRELOAD");
+  }
+  return words;
+}
+
 [[noreturn]] void become(const std::vector<std::string>& command, const Variables& variables) {
   for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+  std::vector<std::string> emulated = emulator_of(command.front());
   std::vector<char*> words;
+  for (std::string& word : emulated) words.push_back(word.data());
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   execvp(words[0], words.data());

@@ -9,13 +9,15 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "base/processor.h"
+
 namespace {
 
 using Dlsym = void* (*)(void*, const char*);
 std::atomic<int> looked_up{0};
 
 Dlsym next_dlsym() {
-  for (const char* version : {"GLIBC_2.34", "GLIBC_2.2.5"}) {
+  for (const char* version : {"GLIBC_2.34", CUVMM_FIRST_GLIBC}) {
     if (void* found = dlvsym(RTLD_NEXT, "dlsym", version)) return reinterpret_cast<Dlsym>(found);
   }
   std::abort();

@@ -1,22 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Floating point arithmetic of 32 and 64 bits: exactly IEEE 754, and the host's libm for functions
 // that a card approximates.
-#include <xmmintrin.h>
-
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <type_traits>
 
+#include "sim/interpreter/float_mode.hpp"
 #include "sim/interpreter/lane_arithmetic.hpp"
 #include "sim/interpreter/selection.hpp"
 
 namespace cuvmm::sim {
 namespace {
-
-constexpr std::uint32_t usual_float_mode = 0x1f80;  // no exceptions, rounding to nearest
-constexpr std::uint32_t rounding_bits = 0x6000;
-constexpr std::uint32_t flushes = 0x8040;  // subnormal operands and results become zero
 
 // A card returns the same f32 NaN, whatever the operands were.
 inline float tidy(float value) {
@@ -282,19 +277,19 @@ Choice choose_plain(std::string_view opcode, Modifiers& modifiers, PtxType type)
 
 std::uint32_t take_float_mode(Modifiers& modifiers) {
   std::uint32_t mode = 0;
-  if (modifiers.take("rz")) mode = usual_float_mode | rounding_bits;
-  if (modifiers.take("rm")) mode = usual_float_mode | 0x2000;
-  if (modifiers.take("rp")) mode = usual_float_mode | 0x4000;
+  if (modifiers.take("rz")) mode = usual_float_mode | rounds_to_zero;
+  if (modifiers.take("rm")) mode = usual_float_mode | rounds_down;
+  if (modifiers.take("rp")) mode = usual_float_mode | rounds_up;
   modifiers.take("rn");
   if (modifiers.take("ftz")) mode = (mode == 0 ? usual_float_mode : mode) | flushes;
   return mode;
 }
 
 void run_in_float_mode(Warp& warp, const Instruction& instruction, std::uint32_t lanes) {
-  const unsigned before = _mm_getcsr();
-  _mm_setcsr(instruction.float_mode);
+  const std::uint32_t before = float_mode();
+  set_float_mode(instruction.float_mode);
   instruction.inner(warp, instruction, lanes);
-  _mm_setcsr(before);
+  set_float_mode(before);
 }
 
 Choice choose_float(std::string_view opcode, Modifiers& modifiers) {
