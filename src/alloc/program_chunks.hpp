@@ -41,7 +41,8 @@ struct ProgramChunk {
   bool is_far() const {
     return moved && residency(moved->location(), properties.location.id) == Residency::Far;
   }
-  bool is_exportable() const {
+  bool is_exportable() const { return has_file_descriptor(properties) && !is_far(); }
+  static bool has_file_descriptor(const CUmemAllocationProp& properties) {
     return (static_cast<unsigned>(properties.requestedHandleTypes) & file_descriptor) != 0;
   }
   static CUmemAllocationHandleType with_file_descriptor(CUmemAllocationHandleType types) {
@@ -53,7 +54,7 @@ struct ProgramChunk {
   // What placement knows the chunk by; no handle of the driver has this value.
   CUmemGenericAllocationHandle key() const { return first_key + id; }
   // Whether memory of any place may back a chunk with these properties: nothing depends on where it
-  // lies.
+  // lies, until the program exports it.
   static bool may_be_spilled(const CUmemAllocationProp& properties);
 
   static constexpr CUmemGenericAllocationHandle first_key = 0xC0DF'0000'0000'0000;
@@ -142,7 +143,9 @@ class ProgramChunks {
   std::optional<CUmemAllocationProp> asked_properties(Handle name) const;
   std::optional<CUmemAllocationProp> asked_properties_at(CUdeviceptr address) const;
   bool is_far(Handle name) const;
-  bool is_any_far(CUdeviceptr address, Size size) const;
+  // One place of each chunk that is spilled; without an address if the program has not mapped it.
+  std::vector<Place> far(Handle name) const;
+  std::vector<Place> far(CUdeviceptr address, Size size) const;
   // Where the mapping that contains the address begins, if its chunk is elsewhere.
   std::optional<CUdeviceptr> begin_of_far(CUdeviceptr address) const;
 
@@ -165,9 +168,8 @@ class ProgramChunks {
   // The chunk is nowhere mapped any more, or another one is mapped in its place.
   void left(ProgramChunk& chunk);
   void came_back(ProgramChunk& chunk, const ChunkRef& as);
-  // An exportable chunk is mapped wherever the one that was taken over was.
-  void made_exportable(ProgramChunk& chunk, const ChunkRef& as,
-                       const CUmemAllocationProp& properties);
+  // Another chunk is mapped wherever the one that was taken over was.
+  void exchanged(ProgramChunk& chunk, const ChunkRef& as, const CUmemAllocationProp& properties);
 
   bool is_empty() const { return count_.load(std::memory_order_acquire) == 0; }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver has behind the program's chunks: for pauses, and to make chunks exportable.
+// What the driver has behind the program's chunks: for pauses, and to exchange chunks.
 #include <cstring>
 #include <mutex>
 #include <shared_mutex>
@@ -29,14 +29,15 @@ std::optional<CUmemAllocationProp> asked_if_changed(const ProgramChunk& chunk) {
 
 }  // namespace
 
-// The flag for RDMA does not count: PyTorch sets it for all of its expandable segments. The driver
-// refuses a dma-buf of memory that is elsewhere, and memory with a dma-buf stays.
+// The flag for RDMA and the type for file descriptors do not count: PyTorch sets them for all of
+// its expandable segments. A chunk is brought in when the program asks for a dma-buf or a
+// descriptor, and stays from then on.
 bool ProgramChunk::may_be_spilled(const CUmemAllocationProp& properties) {
   constexpr decltype(properties.allocFlags) none{};
   auto flags = properties.allocFlags;
   flags.gpuDirectRDMACapable = 0;
   return properties.type == CU_MEM_ALLOCATION_TYPE_PINNED &&
-         properties.requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE &&
+         without_file_descriptor(properties.requestedHandleTypes) == CU_MEM_HANDLE_TYPE_NONE &&
          properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
          std::memcmp(&flags, &none, sizeof none) == 0;
 }
@@ -80,12 +81,24 @@ bool ProgramChunks::is_far(Handle name) const {
   return found != names_.end() && found->second.chunk->is_far();
 }
 
-bool ProgramChunks::is_any_far(CUdeviceptr address, Size size) const {
-  bool is_any = false;
-  if (is_empty()) return is_any;
+std::vector<ProgramChunks::Place> ProgramChunks::far(Handle name) const {
+  if (is_empty()) return {};
   const Reading reading{lock_};
-  for_each_in(places_, address, size, [&](const Place& place) { is_any |= place.chunk->is_far(); });
-  return is_any;
+  const auto found = names_.find(name);
+  if (found == names_.end() || !found->second.chunk->is_far()) return {};
+  const auto& chunk = found->second.chunk;
+  if (chunk->mapped_at.empty()) return {Place{.chunk = chunk}};
+  return {places_.at(chunk->mapped_at.front())};
+}
+
+std::vector<ProgramChunks::Place> ProgramChunks::far(CUdeviceptr address, Size size) const {
+  std::vector<Place> far;
+  if (is_empty()) return far;
+  const Reading reading{lock_};
+  for_each_in(places_, address, size, [&](const Place& place) {
+    if (place.chunk->is_far()) far.push_back(place);
+  });
+  return far;
 }
 
 std::optional<CUdeviceptr> ProgramChunks::begin_of_far(CUdeviceptr address) const {
@@ -164,13 +177,15 @@ void ProgramChunks::came_back(ProgramChunk& chunk, const ChunkRef& as) {
 }
 
 // The trace knows the chunk by the program's handle, which stays the same.
-void ProgramChunks::made_exportable(ProgramChunk& chunk, const ChunkRef& as,
-                                    const CUmemAllocationProp& properties) {
+void ProgramChunks::exchanged(ProgramChunk& chunk, const ChunkRef& as,
+                              const CUmemAllocationProp& properties) {
   if (chunk.is_far()) record(TraceEvent::Create, chunk);
   const Writing writing{lock_};
   chunk.moved = as;
+  const bool adds_type = ProgramChunk::has_file_descriptor(properties) &&
+                         !ProgramChunk::has_file_descriptor(chunk.properties);
+  chunk.has_added_type |= adds_type;
   chunk.properties = properties;
-  chunk.has_added_type = true;
 }
 
 }  // namespace cuvmm

@@ -211,11 +211,22 @@ Result<Size> Control::move_out_cold(DeviceMemory& device, Size wanted, Duration 
   return moved;
 }
 
-// Again if the program has mapped more of it by then.
 Result<void> Control::make_exportable(CUdeviceptr address, Duration within) {
+  return exchange([&] { return pauser_.program().chunks->is_exportable_from(address); },
+                  [&] { return exchange_.make_exportable(address, within); }, within);
+}
+
+Result<void> Control::bring_in(const ChunkExchange::Places& spilled, Duration within) {
+  return exchange([&]() -> Result<bool> { return spilled().empty(); },
+                  [&] { return exchange_.bring_in(spilled, within); }, within);
+}
+
+// Again if the program has mapped more by then, or memory has been spilled.
+Result<void> Control::exchange(const std::function<Result<bool>()>& is_done,
+                               const std::function<Result<void>()>& attempt, Duration within) {
   const ProgramParts& program = pauser_.program();
   const char* why = nullptr;
-  while (why == nullptr && !TRY(program.chunks->is_exportable_from(address))) {
+  while (why == nullptr && !TRY(is_done())) {
     // A pause waits for the calls in progress, of which this thread's is one. At the end of the
     // scope the thread waits for the end of a pause.
     const CallBarrier::OutsideBarrier stepped_out{program.calls};
@@ -226,11 +237,12 @@ Result<void> Control::make_exportable(CUdeviceptr address, Duration within) {
       why = "the process is about to end, or its memory is still being moved";
     } else if (!pauser_.is_paused()) {
       const HookBypass bypass;
-      TRY(exchange_.make_exportable(address, within));
+      TRY(attempt());
     }
   }
   if (why == nullptr) return {};
-  return Error{.kind = ErrorKind::TimedOut, .doing = "make memory exportable", .subject = why};
+  return Error{
+      .kind = ErrorKind::TimedOut, .doing = "exchange the program's chunks", .subject = why};
 }
 
 ChunkCounters Control::spilled() const {

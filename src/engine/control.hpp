@@ -8,7 +8,7 @@
 #include "engine/pause_tally.hpp"
 #include "sched/kernel_facts.hpp"
 #include "share/control.hpp"
-#include "spill/exportable_exchange.hpp"
+#include "spill/chunk_exchange.hpp"
 #include "spill/pause.hpp"
 #include "spill/placement.hpp"
 #include "spill/spill_ahead.hpp"
@@ -66,10 +66,11 @@ class Control {
   // does not allow that.
   Size cold_bytes(int device) const;
   Result<Size> move_out_cold(DeviceMemory& device, Size wanted, Duration within);
-  // For a thread inside one of the program's calls, which counts as outside meanwhile. Makes memory
-  // exportable that the program manages itself (ExportableExchange), if it is not yet. Waits for a
-  // pause to end.
-  Result<void> make_exportable(CUdeviceptr address, Duration within = Duration{5'000'000});
+  // For a thread inside one of the program's calls, which counts as outside meanwhile. They make
+  // memory exportable that the program manages itself, and bring it in where it is spilled
+  // (ChunkExchange). Both wait for a pause to end.
+  Result<void> make_exportable(CUdeviceptr address, Duration within = exchanges_within);
+  Result<void> bring_in(const ChunkExchange::Places& spilled, Duration within = exchanges_within);
   // Counts only operations that found memory to move.
   const PauseTally& pauses() const { return pauses_; }
   const PauseTally& resumes() const { return resumes_; }
@@ -78,6 +79,8 @@ class Control {
   ChunkCounters spilled() const;
 
  private:
+  static constexpr Duration exchanges_within{5'000'000};
+
   enum class Busy : std::uint8_t { No, Request, Upkeep };
   class Alone;
 
@@ -88,6 +91,8 @@ class Control {
   Duration run_upkeep();
   void place();
   void publish();
+  Result<void> exchange(const std::function<Result<bool>()>& is_done,
+                        const std::function<Result<void>()>& attempt, Duration within);
   Size ahead_bytes() const;
   share::ControlAnswer answer(const share::ControlRequest& request, const StillWanted& is_wanted);
   Result<void> leave_devices(const share::LeftMemory& expected);
@@ -104,8 +109,8 @@ class Control {
   std::atomic<bool> stays_out_{false};
   pid_t process_ = 0;  // the process that has the upkeep thread
   Pauser pauser_;
-  ExportableExchange exchange_;  // used only under busy_
-  SpillAhead spill_ahead_;       // for the upkeep thread only
+  ChunkExchange exchange_;  // used only under busy_
+  SpillAhead spill_ahead_;  // for the upkeep thread only
   std::atomic<bool> places_{false};
   std::uint64_t next_placing_us_ = 0;
   LastUses uses_;

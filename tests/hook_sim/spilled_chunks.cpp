@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // To the program, a chunk of its own that is spilled is the device memory that it asked for.
+#include <unistd.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -76,6 +78,12 @@ class SpilledProgramChunks : public OnPrimaryContext {
                                   .location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}},
                                   .win32HandleMetaData = nullptr,
                                   .allocFlags = {}};
+  // The program releases what fills the device.
+  void make_room() {
+    EXPECT_DONE(through_door<Call::cuMemRelease>(fills_));
+    fills_ = 0;
+  }
+
   Handle fills_ = 0;
   Handle chunk_ = 0;
   CUdeviceptr address_ = 0;
@@ -137,14 +145,13 @@ TEST_F(SpilledProgramChunks, AreBroughtInForAnIpcHandleIfThereIsRoom) {
   CUipcMemHandle handle{};
   EXPECT_EQ(through_door<Call::cuIpcGetMemHandle>(&handle, address_), CUDA_ERROR_INVALID_VALUE)
       << "the device has no room for it";
-  EXPECT_DONE(through_door<Call::cuMemRelease>(fills_));
-  fills_ = 0;
+  make_room();
   EXPECT_DONE(through_door<Call::cuIpcGetMemHandle>(&handle, address_));
   EXPECT_EQ(Engine::get()->control()->spilled().physical_in_use, 0U);
   EXPECT_EQ(word(12), 41U);
 }
 
-TEST_F(SpilledProgramChunks, BackNeitherTilesNorMulticastObjects) {
+TEST_F(SpilledProgramChunks, BackNeitherTilesNorMulticastObjectsWithoutRoom) {
   CUarrayMapInfo tile{};
   tile.memHandleType = CU_MEM_HANDLE_TYPE_GENERIC;
   tile.memOperationType = CU_MEM_OPERATION_TYPE_MAP;
@@ -157,6 +164,68 @@ TEST_F(SpilledProgramChunks, BackNeitherTilesNorMulticastObjects) {
   EXPECT_EQ(through_door<Call::cuMulticastBindAddr>(Handle{1}, std::size_t{0}, address_, chunk_size,
                                                     0ull),
             CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+TEST_F(SpilledProgramChunks, AreBroughtInForADmaBuf) {
+  int file = -1;
+  const auto descriptor = [&] {
+    return through_door<Call::cuMemGetHandleForAddressRange>(
+        static_cast<void*>(&file), address_, chunk_size, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0ull);
+  };
+  EXPECT_EQ(descriptor(), CUDA_ERROR_OUT_OF_MEMORY);
+  make_room();
+  const CUresult answer = descriptor();
+  if (answer == CUDA_SUCCESS) ::close(file);
+  EXPECT_EQ(Engine::get()->control()->spilled().physical_in_use, 0U) << answer;
+  EXPECT_EQ(word(chunk_size - 4), 41U);
+}
+
+// As all chunks of PyTorch's expandable segments are.
+class SpilledExportableChunks : public SpilledProgramChunks {
+ protected:
+  SpilledExportableChunks() {
+    properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  }
+  CUresult export_it(int* file) {
+    return through_door<Call::cuMemExportToShareableHandle>(
+        static_cast<void*>(file), chunk_, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0ull);
+  }
+};
+
+TEST_F(SpilledExportableChunks, AreBroughtInToBeExported) {
+  EXPECT_EQ(Engine::get()->control()->spilled().physical_in_use, chunk_size);
+  EXPECT_EQ(attribute<std::uint64_t>(CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES),
+            static_cast<unsigned>(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+  int file = -1;
+  EXPECT_EQ(export_it(&file), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(file, -1);
+  EXPECT_EQ(word(16), 41U);
+  make_room();
+  ASSERT_DONE(export_it(&file));
+  EXPECT_EQ(Engine::get()->control()->spilled().physical_in_use, 0U);
+  EXPECT_EQ(word(16), 41U);
+  Handle imported = 0;
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver takes a descriptor so
+  void* const passed = reinterpret_cast<void*>(static_cast<std::uintptr_t>(file));
+  ASSERT_DONE(through_door<Call::cuMemImportFromShareableHandle>(
+      &imported, passed, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+  ::close(file);
+  std::swap(chunk_, imported);
+  ASSERT_DONE(map(2 * chunk_size));
+  std::swap(chunk_, imported);
+  EXPECT_EQ(word(2 * chunk_size + 16), 41U) << "it is the same memory";
+  EXPECT_DONE(through_door<Call::cuMemUnmap>(address_ + 2 * chunk_size, chunk_size));
+  EXPECT_DONE(through_door<Call::cuMemRelease>(imported));
+}
+
+TEST_F(SpilledExportableChunks, AreBroughtInForAnIpcHandle) {
+  make_room();
+  CUipcMemHandle handle{};
+  EXPECT_DONE(through_door<Call::cuIpcGetMemHandle>(&handle, address_));
+  EXPECT_EQ(Engine::get()->control()->spilled().physical_in_use, 0U);
+  CUmemAllocationProp told{};
+  EXPECT_DONE(through_door<Call::cuMemGetAllocationPropertiesFromHandle>(&told, chunk_));
+  EXPECT_EQ(told.requestedHandleTypes, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 }
 
 TEST_F(SpilledProgramChunks, SurviveAPause) {

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "ipc_world.hpp"
-#include "spill/exportable_exchange.hpp"
+#include "spill/chunk_exchange.hpp"
 #include "vmm/deferred_release.hpp"
 
 namespace cuvmm::test {
@@ -68,7 +68,7 @@ class ProgramMemoryIpc : public DriverContract {
     CallBarrier calls{CallBarrier::Of::Calls};
     const ProgramParts parts{
         .driver = driver(), .memory = world->memory, .calls = calls, .chunks = &world->chunks};
-    ExportableExchange exchange{parts};
+    ChunkExchange exchange{parts};
     const auto made = exchange.make_exportable(of, std::chrono::seconds{5});
     ASSERT_TRUE(made.ok()) << made.error().text();
   }

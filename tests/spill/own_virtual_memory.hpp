@@ -21,7 +21,7 @@ class OwnVirtualMemory {
   }
   // Works with a driver that does not fail.
   ~OwnVirtualMemory() {
-    for (const auto& [at, size] : mapped_) unmap(at, size);
+    for (const auto& [at, size] : mapped_) unmap_now(at, size);
     for (const Handle handle : held_) release_now(handle);
     EXPECT_CUDA(test::driver().cuMemAddressFree(address_, size_));
   }
@@ -30,10 +30,19 @@ class OwnVirtualMemory {
 
   CUdeviceptr address() const { return address_; }
 
-  Handle create(Size size) {
+  static CUmemAllocationProp plain() {
     CUmemAllocationProp properties{};
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+    return properties;
+  }
+  static CUmemAllocationProp exportable() {
+    CUmemAllocationProp properties = plain();
+    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    return properties;
+  }
+
+  Handle create(Size size, const CUmemAllocationProp& properties = plain()) {
     Handle handle = 0;
     ProgramCreation creation{driver(), *program_.memory, *program_.chunks};
     EXPECT_CUDA(creation.create(&handle, size, properties, [&](Handle* made) {
@@ -58,8 +67,8 @@ class OwnVirtualMemory {
     program_.chunks->set_access(address_ + offset, size, {&line, 1});
   }
   // As most programs do: a chunk, mapped and open to its device.
-  Handle add(Size offset, Size size) {
-    const Handle handle = create(size);
+  Handle add(Size offset, Size size, const CUmemAllocationProp& properties = plain()) {
+    const Handle handle = create(size, properties);
     map(offset, size, handle);
     allow(offset, size);
     return handle;
@@ -70,12 +79,15 @@ class OwnVirtualMemory {
     EXPECT_CUDA(test::driver().cuMemGetAccess(&flags, &device, address_ + offset));
     return flags;
   }
-  // Unmaps what begins there, and releases it.
-  void remove(Size offset, Handle name) {
+  // What begins there.
+  void unmap(Size offset) {
     const auto at = std::find_if(mapped_.begin(), mapped_.end(),
                                  [&](const auto& one) { return one.first == address_ + offset; });
-    unmap(at->first, at->second);
+    unmap_now(at->first, at->second);
     mapped_.erase(at);
+  }
+  void remove(Size offset, Handle name) {
+    unmap(offset);
     release(name);
   }
   // The driver's handle of the chunk that is mapped there.
@@ -89,7 +101,7 @@ class OwnVirtualMemory {
 
  private:
   const Driver& driver() const { return program_.driver; }
-  void unmap(CUdeviceptr at, Size size) {
+  void unmap_now(CUdeviceptr at, Size size) {
     const auto places = program_.chunks->unmap(at, size);
     EXPECT_CUDA(test::driver().cuMemUnmap(at, size));
   }

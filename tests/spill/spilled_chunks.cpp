@@ -2,83 +2,12 @@
 // Chunks that the program creates itself, spilled at their creation or moved out later.
 #include <cstring>
 
-#include "own_virtual_memory.hpp"
-#include "spill/exportable_exchange.hpp"
-#include "spill/placement.hpp"
+#include "spilled_chunks.hpp"
 #include "support/fault_sweep.hpp"
 #include "support/scale.hpp"
 
 namespace cuvmm::test {
 namespace {
-
-class SpilledChunks : public PauseTest {
- protected:
-  using Handle = CUmemGenericAllocationHandle;
-  static constexpr Size granule = 2 * MiB;
-
-  static MemorySettings settings(Size limit = 4 * granule, Size elsewhere = 16 * granule) {
-    MemorySettings chosen;
-    chosen.limit = SizeLimit::of_bytes(limit);
-    chosen.spill = {SpillTo::Host, SizeLimit::of_bytes(elsewhere)};
-    chosen.wait = Duration{1'000};
-    return chosen;
-  }
-  static Size spilled(Program& program) {
-    return device_of(program).store().spilled().physical_in_use;
-  }
-  static Size native(Program& program) { return program.memory->counters(0).native; }
-  static ProgramParts parts_of(Program& program) {
-    return {.driver = program.driver,
-            .memory = *program.memory,
-            .calls = program.calls,
-            .chunks = &*program.chunks};
-  }
-  static std::vector<HeldChunk> held(Program& program) {
-    std::vector<HeldChunk> held;
-    program.chunks->list_held(0, held);
-    return held;
-  }
-  static BetterPlaces all_places(Program& program) {
-    BetterPlaces chosen;
-    for (const HeldChunk& one : held(program)) {
-      if (!chosen.change.insert(one.chunk).second) continue;
-      const bool leaves = residency(one.where, 0) == Residency::Near;
-      if (leaves) chosen.going.push_back(one.size);
-      (leaves ? chosen.out : chosen.in) += one.size;
-    }
-    return chosen;
-  }
-  // Everything changes places.
-  struct Mover {
-    explicit Mover(Program& moved) : program(moved), placement(parts_of(moved), uses) {}
-    Migration::Moved move_all() {
-      const auto moved = placement.change(device_of(program), all_places(program));
-      EXPECT_TRUE(moved.ok()) << moved.error().text();
-      return moved.ok() ? *moved : Migration::Moved{};
-    }
-    Program& program;
-    LastUses uses;
-    Placement placement;
-  };
-  static void pause_and_resume(Program& program) {
-    ASSERT_DONE(program.pauser->pause(timeout, Strict::Yes));
-    ASSERT_DONE(program.pauser->resume(Partly::No));
-    EXPECT_FALSE(program.calls.is_shut());
-  }
-  static CUresult answer_of_creation(Program& program, Handle* chunk, Size size,
-                                     const CUmemAllocationProp& properties) {
-    ProgramCreation creation{program.driver, *program.memory, *program.chunks};
-    return creation.create(chunk, size, properties, [&](Handle* made) {
-      return program.driver.cuMemCreate(made, size, &properties, 0);
-    });
-  }
-  static CUmemAllocationProp plain() {
-    CUmemAllocationProp properties{};
-    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
-    return properties;
-  }
-};
 
 TEST_F(SpilledChunks, HoldWhatTheLimitHasNoRoomFor) {
   Program program{driver(), settings()};
@@ -134,22 +63,23 @@ TEST_F(SpilledChunks, AreOnlyThoseWhosePropertiesAnyMemoryHas) {
   Program program{driver(), settings(granule)};
   OwnVirtualMemory own{program, 8 * MiB};
   own.add(0, granule);
-  CUmemAllocationProp exportable = plain();
-  exportable.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  CUmemAllocationProp for_other_hosts = plain();
+  for_other_hosts.requestedHandleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
   CUmemAllocationProp compressed = plain();
   compressed.allocFlags.compressionType = CU_MEM_ALLOCATION_COMP_GENERIC;
   CUmemAllocationProp for_tiles = plain();
   for_tiles.allocFlags.usage = CU_MEM_CREATE_USAGE_TILE_POOL;
   Handle chunk = 0;
-  for (const auto& properties : {exportable, compressed, for_tiles}) {
+  for (const auto& properties : {for_other_hosts, compressed, for_tiles}) {
     EXPECT_EQ(answer_of_creation(program, &chunk, granule, properties), CUDA_ERROR_OUT_OF_MEMORY);
   }
-  CUmemAllocationProp for_network = plain();  // as PyTorch creates all of its chunks
-  for_network.allocFlags.gpuDirectRDMACapable = 1;
-  for (const auto& properties : {plain(), for_network}) {
+  CUmemAllocationProp as_pytorch = exportable();
+  as_pytorch.allocFlags.gpuDirectRDMACapable = 1;
+  for (const auto& properties : {plain(), as_pytorch}) {
     EXPECT_CUDA(answer_of_creation(program, &chunk, granule, properties));
-    EXPECT_EQ(program.chunks->asked_properties(chunk)->allocFlags.gpuDirectRDMACapable,
-              properties.allocFlags.gpuDirectRDMACapable);
+    const auto asked = program.chunks->asked_properties(chunk);
+    ASSERT_TRUE(asked.has_value());
+    EXPECT_EQ(std::memcmp(&*asked, &properties, sizeof properties), 0);
     EXPECT_FALSE(program.chunks->release(chunk).is_for_driver);
   }
 }
@@ -316,12 +246,12 @@ TEST_F(SpilledChunks, AreThoseThatTheLeaseHasNoRoomFor) {
   EXPECT_TRUE(program.chunks->is_far(far));
   EXPECT_EQ(lessor.waits, 0) << "spilling takes less time";
   Handle chunk = 0;
-  CUmemAllocationProp exportable = plain();
-  exportable.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  EXPECT_EQ(answer_of_creation(program, &chunk, granule, exportable), CUDA_ERROR_OUT_OF_MEMORY);
+  CUmemAllocationProp for_tiles = plain();
+  for_tiles.allocFlags.usage = CU_MEM_CREATE_USAGE_TILE_POOL;
+  EXPECT_EQ(answer_of_creation(program, &chunk, granule, for_tiles), CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_NE(lessor.waits, 0);
   own.remove(0, near);
-  EXPECT_CUDA(answer_of_creation(program, &chunk, 2 * granule, exportable));
+  EXPECT_CUDA(answer_of_creation(program, &chunk, 2 * granule, for_tiles));
   const auto released = program.chunks->release(chunk);
   EXPECT_CUDA(driver().cuMemRelease(released.handle));
 }
@@ -543,7 +473,7 @@ TEST_F(SpilledChunks, AreBroughtInToBeMadeExportable) {
   fill_pattern(own.address() + 8 * granule, 2 * granule, 2);
   ASSERT_TRUE(program.chunks->is_far(chunk));
   const ProgramParts parts = parts_of(program);
-  ExportableExchange exchange{parts};
+  ChunkExchange exchange{parts};
   const auto refused = exchange.make_exportable(own.address() + 8 * granule, timeout);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().kind, ErrorKind::OutOfMemory);

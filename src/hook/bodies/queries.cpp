@@ -5,6 +5,7 @@
 #include <cstring>
 #include <span>
 
+#include "hook/bring_in.hpp"
 #include "hook/serve.hpp"
 
 namespace cuvmm::hook {
@@ -83,11 +84,15 @@ void pin_all(Memory& memory, const Range& range, std::uint8_t why) {
   }
 }
 
-// From then on, others may use the memory by its physical location. Until it is pinned, its backing
-// must not be exchanged.
+// From then on, others may use the memory by its physical location, so spilled chunks of the
+// program's are brought in. Until it is pinned, its backing must not be exchanged.
 template <Call call, class Ask>
 CUresult hand_out(const Forward<call>& forward, const Range& range, std::uint8_t why, Ask&& ask) {
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
+  const auto spilled = [&](const ProgramChunks& chunks) {
+    return chunks.far(range.address, range.size);
+  };
+  if (const CUresult refused = bring_in(forward, spilled); refused != CUDA_SUCCESS) return refused;
   const Gate::Pass pass{forward.engine().gate()};
   const CUresult answer = ask();
   Serving* serving = forward.engine().serving();
@@ -244,10 +249,6 @@ CUVMM_HOOK(cuMulticastBindAddr, CUmemGenericAllocationHandle object, size_t offs
            CUdeviceptr address, size_t size, unsigned long long flags) {
   const Serving* const serving = forward.engine().serving();
   const auto of_driver = serving != nullptr ? serving->program_chunks.handle_of(object) : object;
-  if (serving != nullptr && serving->program_chunks.is_any_far(address, size)) {
-    const CUresult refused = forward.announce();
-    return refused != CUDA_SUCCESS ? refused : CUDA_ERROR_OUT_OF_MEMORY;
-  }
   return hand_out(forward, {address, size}, pin::multicast,
                   [&] { return forward.announced(of_driver, offset, address, size, flags); });
 }

@@ -7,6 +7,7 @@
 // would change what backs cuvmm's memory.
 #include <vector>
 
+#include "hook/bring_in.hpp"
 #include "hook/serve.hpp"
 
 namespace cuvmm::hook {
@@ -28,11 +29,9 @@ Handle handle_of(const Forward<call>& forward, Handle name) {
   return chunks != nullptr ? chunks->handle_of(name) : name;
 }
 
-// For what only memory of the device itself can do: a spilled chunk is not there.
-template <Call call>
-CUresult refuse_far(const Forward<call>& forward) {
-  const CUresult refused = forward.announce();
-  return refused != CUDA_SUCCESS ? refused : CUDA_ERROR_OUT_OF_MEMORY;
+// What bring_in() expects.
+auto chunk_itself(Handle name) {
+  return [name](const ProgramChunks& chunks) { return chunks.far(name); };
 }
 
 template <Call call, class... Arguments>
@@ -65,24 +64,24 @@ CUVMM_HOOK(cuMemImportFromShareableHandle, Handle* chunk, void* shared,
   return answer;
 }
 
-// What another handle type would refer to is not there: the chunk lies elsewhere, or is exportable
-// only because cuvmm has made it so.
+// Refuses a type that the program has not asked for: the driver would not, if cuvmm has made the
+// chunk exportable.
 CUVMM_HOOK(cuMemExportToShareableHandle, void* shared, Handle chunk, CUmemAllocationHandleType type,
            unsigned long long flags) {
   ProgramChunks* const chunks = chunks_of(forward);
-  const auto asked = chunks != nullptr ? chunks->asked_properties(chunk) : std::nullopt;
+  if (chunks == nullptr) return forward(shared, chunk, type, flags);
+  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   const auto has = [](const CUmemAllocationProp& properties, CUmemAllocationHandleType wanted) {
     return (static_cast<unsigned>(properties.requestedHandleTypes) &
             static_cast<unsigned>(wanted)) != 0;
   };
-  if (asked && !has(*asked, type)) {
-    const CUresult refused = forward.announce();
-    return refused != CUDA_SUCCESS ? refused : CUDA_ERROR_INVALID_VALUE;
+  const auto asked = chunks->asked_properties(chunk);
+  if (asked && !has(*asked, type)) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult refused = bring_in(forward, chunk_itself(chunk)); refused != CUDA_SUCCESS) {
+    return refused;
   }
-  const CUresult answer = forward(shared, handle_of(forward, chunk), type, flags);
-  if (chunks != nullptr && answer == CUDA_SUCCESS) {
-    chunks->pin(chunk, pin::exported);
-  }
+  const CUresult answer = forward.announced(shared, chunks->handle_of(chunk), type, flags);
+  if (answer == CUDA_SUCCESS) chunks->pin(chunk, pin::exported);
   return answer;
 }
 
@@ -153,13 +152,23 @@ CUVMM_HOOK(cuMemMapArrayAsync, CUarrayMapInfo* tiles, unsigned count, CUstream s
   if (chunks == nullptr || chunks->is_empty() || tiles == nullptr) {
     return forward(tiles, count, stream);
   }
+  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   std::vector<CUarrayMapInfo> translated{tiles, tiles + count};
-  for (CUarrayMapInfo& tile : translated) {
-    if (tile.memHandleType != CU_MEM_HANDLE_TYPE_GENERIC) continue;
-    if (chunks->is_far(tile.memHandle.memHandle)) return refuse_far(forward);
-    tile.memHandle.memHandle = chunks->handle_of(tile.memHandle.memHandle);
-  }
-  const CUresult answer = forward(translated.data(), count, stream);
+  const auto for_each_chunk = [&](const auto& visit) {
+    for (CUarrayMapInfo& tile : translated) {
+      if (tile.memHandleType == CU_MEM_HANDLE_TYPE_GENERIC) visit(tile.memHandle.memHandle);
+    }
+  };
+  const auto spilled = [&](const ProgramChunks& books) {
+    std::vector<ProgramChunks::Place> far;
+    for_each_chunk([&](Handle chunk) {
+      for (auto& place : books.far(chunk)) far.push_back(std::move(place));
+    });
+    return far;
+  };
+  if (const CUresult refused = bring_in(forward, spilled); refused != CUDA_SUCCESS) return refused;
+  for_each_chunk([&](Handle& chunk) { chunk = chunks->handle_of(chunk); });
+  const CUresult answer = forward.announced(translated.data(), count, stream);
   for (unsigned i = 0; answer == CUDA_SUCCESS && i < count; ++i) {
     if (tiles[i].memHandleType != CU_MEM_HANDLE_TYPE_GENERIC) continue;
     chunks->pin_for_array(tiles[i].memHandle.memHandle);
@@ -195,12 +204,14 @@ CUVMM_HOOK(cuMulticastUnbind, Handle object, CUdevice device, size_t offset, siz
 CUVMM_HOOK(cuMulticastBindMem, Handle object, size_t offset, Handle chunk, size_t chunk_offset,
            size_t size, unsigned long long flags) {
   ProgramChunks* const chunks = chunks_of(forward);
-  if (chunks != nullptr && chunks->is_far(chunk)) return refuse_far(forward);
-  const CUresult answer = forward(handle_of(forward, object), offset, handle_of(forward, chunk),
-                                  chunk_offset, size, flags);
-  if (chunks != nullptr && answer == CUDA_SUCCESS) {
-    chunks->pin(chunk, pin::multicast);
+  if (chunks == nullptr) return forward(object, offset, chunk, chunk_offset, size, flags);
+  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
+  if (const CUresult refused = bring_in(forward, chunk_itself(chunk)); refused != CUDA_SUCCESS) {
+    return refused;
   }
+  const CUresult answer = forward.announced(chunks->handle_of(object), offset,
+                                            chunks->handle_of(chunk), chunk_offset, size, flags);
+  if (answer == CUDA_SUCCESS) chunks->pin(chunk, pin::multicast);
   return answer;
 }
 

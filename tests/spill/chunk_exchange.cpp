@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that the program manages itself and created without a handle type is made exportable
 // while the program runs.
-#include "spill/exportable_exchange.hpp"
+#include "spill/chunk_exchange.hpp"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@
 namespace cuvmm::test {
 namespace {
 
-class ExportableExchangeTest : public DriverContract {
+class ChunkExchangeTest : public DriverContract {
  protected:
   static constexpr Size granule = 2 * MiB;
 
@@ -29,7 +29,7 @@ class ExportableExchangeTest : public DriverContract {
   }
   static Result<void> exchange(Program& program, CUdeviceptr address, Duration within = timeout) {
     const ProgramParts of_program = parts(program);
-    ExportableExchange exchange{of_program};
+    ChunkExchange exchange{of_program};
     const auto outcome = exchange.make_exportable(address, within);
     EXPECT_FALSE(program.calls.is_shut());
     return outcome;
@@ -53,7 +53,7 @@ class ExportableExchangeTest : public DriverContract {
   }
 };
 
-TEST_F(ExportableExchangeTest, ChangesNothingThatTheProgramSees) {
+TEST_F(ChunkExchangeTest, ChangesNothingThatTheProgramSees) {
   Program program{driver(), {}};
   OwnVirtualMemory own{program, 32 * MiB};
   const auto chunk = own.add(0, 3 * granule);
@@ -74,7 +74,7 @@ TEST_F(ExportableExchangeTest, ChangesNothingThatTheProgramSees) {
   expect_pattern(own.address() + 4 * granule, 3 * granule, 1);
 }
 
-TEST_F(ExportableExchangeTest, CoversWhatIsMappedWithoutAGap) {
+TEST_F(ChunkExchangeTest, CoversWhatIsMappedWithoutAGap) {
   Program program{driver(), {}};
   OwnVirtualMemory own{program, 32 * MiB};
   own.add(0, granule);
@@ -90,7 +90,7 @@ TEST_F(ExportableExchangeTest, CoversWhatIsMappedWithoutAGap) {
   expect_pattern(own.address(), 4 * granule, 1);
 }
 
-TEST_F(ExportableExchangeTest, KeepsAliasesAndTheirAccess) {
+TEST_F(ChunkExchangeTest, KeepsAliasesAndTheirAccess) {
   Program program{driver(), {}};
   OwnVirtualMemory own{program, 32 * MiB};
   const auto chunk = own.add(4 * granule, granule);
@@ -108,7 +108,7 @@ TEST_F(ExportableExchangeTest, KeepsAliasesAndTheirAccess) {
   expect_pattern(own.address(), granule, 1);
 }
 
-TEST_F(ExportableExchangeTest, CopiesWhatTheProgramHasClosed) {
+TEST_F(ChunkExchangeTest, CopiesWhatTheProgramHasClosed) {
   Program program{driver(), {}};
   OwnVirtualMemory own{program, 8 * MiB};
   own.add(0, granule);
@@ -120,7 +120,7 @@ TEST_F(ExportableExchangeTest, CopiesWhatTheProgramHasClosed) {
   expect_pattern(own.address(), granule, 1);
 }
 
-TEST_F(ExportableExchangeTest, StaysExportableThroughAPause) {
+TEST_F(ChunkExchangeTest, StaysExportableThroughAPause) {
   if (attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) == 0) {
     GTEST_SKIP() << "the device cannot map memory of the host";
   }
@@ -137,7 +137,7 @@ TEST_F(ExportableExchangeTest, StaysExportableThroughAPause) {
   expect_pattern(own.address(), granule, 1);
 }
 
-TEST_F(ExportableExchangeTest, NeedsMemoryForOneMoreChunkOnly) {
+TEST_F(ChunkExchangeTest, NeedsMemoryForOneMoreChunkOnly) {
   NEEDS_SIMULATED_DRIVER();
   Program program{driver(), {}};
   OwnVirtualMemory own{program, 32 * MiB};
@@ -150,7 +150,7 @@ TEST_F(ExportableExchangeTest, NeedsMemoryForOneMoreChunkOnly) {
   for (const CUdeviceptr other : others) EXPECT_CUDA(driver().cuMemFree(other));
 }
 
-TEST_F(ExportableExchangeTest, WithoutThatMemoryChangesNothing) {
+TEST_F(ChunkExchangeTest, WithoutThatMemoryChangesNothing) {
   NEEDS_SIMULATED_DRIVER();
   Program program{driver(), {}};
   OwnVirtualMemory own{program, 8 * MiB};
@@ -166,7 +166,7 @@ TEST_F(ExportableExchangeTest, WithoutThatMemoryChangesNothing) {
   for (const CUdeviceptr other : others) EXPECT_CUDA(driver().cuMemFree(other));
 }
 
-TEST_F(ExportableExchangeTest, TakesTheMemoryThatCuvmmKeepsFree) {
+TEST_F(ChunkExchangeTest, TakesTheMemoryThatCuvmmKeepsFree) {
   NEEDS_SIMULATED_DRIVER();
   Program program{driver(), {}};
   OwnVirtualMemory own{program, 8 * MiB};
@@ -180,7 +180,7 @@ TEST_F(ExportableExchangeTest, TakesTheMemoryThatCuvmmKeepsFree) {
   for (const CUdeviceptr other : others) EXPECT_CUDA(driver().cuMemFree(other));
 }
 
-TEST_F(ExportableExchangeTest, RefusesWhatMustStayAsItIs) {
+TEST_F(ChunkExchangeTest, RefusesWhatMustStayAsItIs) {
   const auto is_refused = [&](const std::function<void(Program&, OwnVirtualMemory&)>& make,
                               const char* why) {
     Program program{driver(), {}};
@@ -212,7 +212,7 @@ TEST_F(ExportableExchangeTest, RefusesWhatMustStayAsItIs) {
       "the host may access it");
 }
 
-TEST_F(ExportableExchangeTest, RefusesDuringACapture) {
+TEST_F(ChunkExchangeTest, RefusesDuringACapture) {
   Program program{driver(), {}};
   OwnVirtualMemory own{program, 8 * MiB};
   own.add(0, granule);
@@ -225,7 +225,7 @@ TEST_F(ExportableExchangeTest, RefusesDuringACapture) {
   EXPECT_TRUE(exchange(program, own.address()).ok());
 }
 
-TEST_F(ExportableExchangeTest, GivesUpIfWorkDoesNotEndInTime) {
+TEST_F(ChunkExchangeTest, GivesUpIfWorkDoesNotEndInTime) {
   Program program{driver(), {}};
   OwnVirtualMemory own{program, 8 * MiB};
   own.add(0, granule);
@@ -239,7 +239,7 @@ TEST_F(ExportableExchangeTest, GivesUpIfWorkDoesNotEndInTime) {
   work.end(driver());
 }
 
-TEST_F(ExportableExchangeTest, LosesNothingWhicheverCallFails) {
+TEST_F(ChunkExchangeTest, LosesNothingWhicheverCallFails) {
   const std::string held_before = held_by_the_process();
   for (const CUresult fault : {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY}) {
     bool untouched = false;
@@ -290,7 +290,7 @@ TEST_F(ExportableExchangeTest, LosesNothingWhicheverCallFails) {
 }
 
 // If the driver refuses to map either chunk, nobody may touch the memory.
-TEST_F(ExportableExchangeTest, TheProgramWaitsWhileTheDriverMapsNeitherChunk) {
+TEST_F(ChunkExchangeTest, TheProgramWaitsWhileTheDriverMapsNeitherChunk) {
   constexpr std::uint64_t many = 100;  // more than any undo makes
   bool has_waited = false;
   bool untouched = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "spill/exportable_exchange.hpp"
+#include "spill/chunk_exchange.hpp"
 
 #include <time.h>
 
@@ -13,7 +13,7 @@
 namespace cuvmm {
 namespace {
 
-constexpr const char* exchanging = "make the program's memory exportable";
+constexpr const char* exchanging = "exchange the program's chunks";
 constexpr const char* a_capture_lives = "a stream capture is in progress";
 
 Error not_now(const char* why) {
@@ -22,8 +22,36 @@ Error not_now(const char* why) {
 
 }  // namespace
 
-Result<void> ExportableExchange::make_exportable(CUdeviceptr address, Duration within) {
+Result<void> ChunkExchange::make_exportable(CUdeviceptr address, Duration within) {
+  const auto wanted = [](const ProgramChunk& chunk) -> std::optional<CUmemAllocationProp> {
+    if (chunk.is_exportable()) return std::nullopt;
+    CUmemAllocationProp properties = chunk.properties;
+    properties.requestedHandleTypes =
+        ProgramChunk::with_file_descriptor(properties.requestedHandleTypes);
+    return properties;
+  };
   if (TRY(program_.chunks->is_exportable_from(address))) return {};
+  return while_still(within, [&]() -> Result<void> {
+    TRY(program_.chunks->is_exportable_from(address));  // the program may have changed something
+    return exchange_all(program_.chunks->run_from(address), wanted);
+  });
+}
+
+Result<void> ChunkExchange::bring_in(const Places& spilled, Duration within) {
+  const auto wanted = [](const ProgramChunk& chunk) -> std::optional<CUmemAllocationProp> {
+    return chunk.is_far() ? std::optional{chunk.properties} : std::nullopt;
+  };
+  return while_still(within, [&]() -> Result<void> {
+    const std::vector<Place> places = spilled();
+    for (const Place& place : places) {
+      if (place.chunk->stays != nullptr) return not_now(place.chunk->stays);
+    }
+    return exchange_all(places, wanted);
+  });
+}
+
+Result<void> ChunkExchange::while_still(Duration within,
+                                        const std::function<Result<void>()>& exchange) const {
   const auto is_capturing = [this] {
     return program_.captures != nullptr && program_.captures->any();
   };
@@ -36,16 +64,16 @@ Result<void> ExportableExchange::make_exportable(CUdeviceptr address, Duration w
   const Undo let_continue{[this] { go_on(program_); }};
   if (is_capturing()) return not_now(a_capture_lives);
   const RelaxedCapture relaxed{program_.driver};
-  return exchange_all(address);
+  return exchange();
 }
 
-Result<void> ExportableExchange::exchange_all(CUdeviceptr address) {
+Result<void> ChunkExchange::exchange_all(const std::vector<Place>& places, const Wanted& wanted) {
   const Driver& driver = program_.driver;
   std::shared_ptr<CopyStream> stream;
   CUcontext of_stream = nullptr;
-  TRY(program_.chunks->is_exportable_from(address));  // the program may have changed something
-  for (const Place& place : program_.chunks->run_from(address)) {
-    if (place.chunk->is_exportable()) continue;
+  for (const Place& place : places) {
+    const auto properties = wanted(*place.chunk);
+    if (!properties) continue;
     // A program may use memory of a device without a context there, through a peer.
     CUcontext context = program_.memory.contexts().any_on(place.chunk->properties.location.id);
     if (context == nullptr) context = current_context(driver);
@@ -53,17 +81,15 @@ Result<void> ExportableExchange::exchange_all(CUdeviceptr address) {
     TRY(driver.check(in_context.answer(), exchanging));
     if (context != of_stream) stream = std::make_shared<CopyStream>(driver);
     of_stream = context;
-    TRY(exchange(place, stream));
+    TRY(exchange(place, *properties, stream));
   }
   return {};
 }
 
-Result<void> ExportableExchange::exchange(const Place& place,
-                                          const std::shared_ptr<CopyStream>& stream) {
+Result<void> ChunkExchange::exchange(const Place& place, const CUmemAllocationProp& wanted,
+                                     const std::shared_ptr<CopyStream>& stream) {
   ProgramChunks& chunks = *program_.chunks;
   ProgramChunk& chunk = *place.chunk;
-  CUmemAllocationProp wanted = chunk.properties;
-  wanted.requestedHandleTypes = ProgramChunk::with_file_descriptor(wanted.requestedHandleTypes);
   const ChunkRef fresh = TRY(create(chunk, wanted));
   const ChunkRef old = TRY(chunks.take_over(chunk, place.address));
   TRY(copy(old, fresh, stream));
@@ -73,14 +99,14 @@ Result<void> ExportableExchange::exchange(const Place& place,
     remap.add(one.address, {old, one.access_now}, {fresh, one.access});
   }
   TRY(commit(remap));
-  chunks.made_exportable(chunk, fresh, wanted);
+  chunks.exchanged(chunk, fresh, wanted);
   return {};
 }
 
 // Only spilled memory needs room within the limit: other memory takes the place of a chunk that is
 // charged already.
-Result<ChunkRef> ExportableExchange::create(const ProgramChunk& chunk,
-                                            const CUmemAllocationProp& wanted) const {
+Result<ChunkRef> ChunkExchange::create(const ProgramChunk& chunk,
+                                       const CUmemAllocationProp& wanted) const {
   const Driver& driver = program_.driver;
   DeviceMemory* const device = program_.memory.devices().find(wanted.location.id);
   auto made = create_near(driver, device, chunk.size, wanted);
@@ -91,8 +117,8 @@ Result<ChunkRef> ExportableExchange::create(const ProgramChunk& chunk,
 }
 
 // Through a mapping of its own: the program may have mapped the chunk where nothing can read it.
-Result<void> ExportableExchange::copy(const ChunkRef& from, const ChunkRef& to,
-                                      const std::shared_ptr<CopyStream>& stream) const {
+Result<void> ChunkExchange::copy(const ChunkRef& from, const ChunkRef& to,
+                                 const std::shared_ptr<CopyStream>& stream) const {
   const Driver& driver = program_.driver;
   const Size granule = TRY(granularity_of(driver, from->location()));
   const auto mapping = TRY(ScratchMapping::of(driver, granule, {from, to}, current_device(driver)));
@@ -107,7 +133,7 @@ Result<void> ExportableExchange::copy(const ChunkRef& from, const ChunkRef& to,
 
 // Both chunks have the contents, so it does not matter which of them is mapped. While neither is,
 // the program must not continue, unless it ends.
-Result<void> ExportableExchange::commit(Remap& remap) {
+Result<void> ChunkExchange::commit(Remap& remap) {
   constexpr timespec a_moment{.tv_sec = 0, .tv_nsec = 1'000'000};
   for (;; ::nanosleep(&a_moment, nullptr)) {
     Result<void> done = remap.commit(*this);
@@ -119,11 +145,11 @@ Result<void> ExportableExchange::commit(Remap& remap) {
   }
 }
 
-void ExportableExchange::set_backing(At at, const ChunkRef& /*chunk*/, const AccessSet& access) {
+void ChunkExchange::set_backing(At at, const ChunkRef& /*chunk*/, const AccessSet& access) {
   program_.chunks->set_backing(at.address, true, access);
 }
 
-void ExportableExchange::remove_backing(At at, const ChunkRef& /*chunk*/) {
+void ChunkExchange::remove_backing(At at, const ChunkRef& /*chunk*/) {
   program_.chunks->set_backing(at.address, false, AccessSet::none());
 }
 

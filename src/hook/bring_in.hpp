@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "base/log.hpp"
+#include "engine/control.hpp"
+#include "hook/record.hpp"
+
+namespace cuvmm::hook {
+
+// For a call that has been announced and needs memory on the device itself: brings in the spilled
+// chunks of the program's that `spilled(const ProgramChunks&)` returns, as its far() does. After
+// SUCCESS none is spilled until the call returns.
+template <Call call, class Spilled>
+CUresult bring_in(const Forward<call>& forward, const Spilled& spilled) {
+  Serving* const serving = forward.engine().serving();
+  if (serving == nullptr) return CUDA_SUCCESS;
+  const ProgramChunks& chunks = serving->program_chunks;
+  const auto done = forward.engine().control()->bring_in([&] { return spilled(chunks); });
+  if (done.ok()) return CUDA_SUCCESS;
+  CUVMM_LOG(Warning, "cannot bring spilled memory in for %s: %s", info(call).name.data(),
+            done.error().text().c_str());
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+}  // namespace cuvmm::hook

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "spill/standstill.hpp"
+#include "vmm/copy_stream.hpp"
+#include "vmm/remap.hpp"
+
+namespace cuvmm {
+
+// Exchanges chunks of the program for others with the same contents, at the same addresses: for
+// exportable ones where it created them without a handle type, and spilled ones for chunks on their
+// device. The program's handles refer to the new chunks from then on. The program stands still
+// meanwhile.
+//
+// Exchanges one chunk after another, so it needs memory for one more; after an Error, those already
+// exchanged stay so, and the rest is as it was. TimedOut if calls and work in flight do not finish
+// in time.
+//
+// One call at a time, and not during a pause. Must not be called by a thread that holds locks of
+// ours or is inside one of the program's calls.
+class ChunkExchange final : private BackingLedger {
+ public:
+  using Place = ProgramChunks::Place;
+  // One place of each chunk.
+  using Places = std::function<std::vector<Place>()>;
+
+  // The parts must outlive this object.
+  explicit ChunkExchange(const ProgramParts& program) : program_(program) {}
+
+  // Everything that is mapped without a gap from the mapping that contains the address on.
+  Result<void> make_exportable(CUdeviceptr address, Duration within);
+  // The spilled chunks. They may be other ones by the time that the program stands still.
+  Result<void> bring_in(const Places& spilled, Duration within);
+
+ private:
+  // Returns the properties of the chunk that takes this one's place; nullopt if it may stay.
+  using Wanted = std::function<std::optional<CUmemAllocationProp>(const ProgramChunk&)>;
+
+  Result<void> while_still(Duration within, const std::function<Result<void>()>& exchange) const;
+  Result<void> exchange_all(const std::vector<Place>& places, const Wanted& wanted);
+  // In the context whose device makes the copy.
+  Result<void> exchange(const Place& place, const CUmemAllocationProp& wanted,
+                        const std::shared_ptr<CopyStream>& stream);
+  Result<ChunkRef> create(const ProgramChunk& chunk, const CUmemAllocationProp& wanted) const;
+  Result<void> copy(const ChunkRef& from, const ChunkRef& to,
+                    const std::shared_ptr<CopyStream>& stream) const;
+  Result<void> commit(Remap& remap);
+
+  void set_backing(At at, const ChunkRef& chunk, const AccessSet& access) override;
+  void remove_backing(At at, const ChunkRef& chunk) override;
+
+  const ProgramParts& program_;
+};
+
+}  // namespace cuvmm
