@@ -52,7 +52,7 @@ def settle(asked):
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
     if asked.family == "jax":
         os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] = str(asked.pool_fraction)
-        os.environ["XLA_CLIENT_MEM_FRACTION"] = str(asked.pool_fraction)
+        os.environ.pop("XLA_CLIENT_MEM_FRACTION", None)  # its newer name; JAX refuses both together
         os.environ["JAX_PLATFORMS"] = asked.device
     if asked.family == "triton" and asked.device == "cpu":
         os.environ["TRITON_INTERPRET"] = "1"
