@@ -7,6 +7,18 @@
 #include "driver/current_context.hpp"
 
 namespace cuvmm {
+namespace {
+
+// What DeviceReclaim::retry() repeats: the attempt, whose outcome `made` keeps.
+template <class Made, class Attempt>
+auto again(Made& made, const Attempt& attempt) {
+  return [&made, &attempt] {
+    made = attempt();
+    return DeviceReclaim::may_help(made);
+  };
+}
+
+}  // namespace
 
 Memory::Memory(const Dependencies& dependencies, const MemorySettings& settings)
     : dependencies_(dependencies), settings_(settings) {
@@ -41,10 +53,7 @@ Answer Memory::allocate(CUdeviceptr* address, Size size, const GrowHint& grow_hi
   auto made = attempt();
   if (DeviceReclaim::may_help(made)) {
     reclaim_.retry(owner->device(), size, pressure, DeviceReclaim::Compacts::Here,
-                   DeviceReclaim::Lease::Awaited, [&] {
-                     made = attempt();
-                     return DeviceReclaim::may_help(made);
-                   });
+                   DeviceReclaim::Lease::Awaited, again(made, attempt));
   }
   if (!made.ok()) return refuse(made.error(), size, owner->device(), pressure);
   held_.add(**made, {.asked = size,
@@ -97,10 +106,7 @@ Answer Memory::allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size,
   auto made = attempt();
   if (DeviceReclaim::may_help(made)) {
     reclaim_.retry(device, size, pressure, DeviceReclaim::Compacts::InAttempt,
-                   DeviceReclaim::Lease::Awaited, [&] {
-                     made = attempt();
-                     return DeviceReclaim::may_help(made);
-                   });
+                   DeviceReclaim::Lease::Awaited, again(made, attempt));
   }
   if (!made.ok()) return refuse(made.error(), size, device, pressure);
   if (PoolMemory::is_behind_others(**made)) {
@@ -137,10 +143,8 @@ Result<void> Memory::take_natively(DeviceMemory& device, Size size, const Native
   const auto retry = [&](DeviceReclaim::Lease lease) {
     if (!may_wait || !DeviceReclaim::may_help(made)) return;
     pressure.tried.add(ReclaimSteps::PendingWork);
-    reclaim_.retry(device, size, pressure, DeviceReclaim::Compacts::Here, lease, [&] {
-      made = attempt_here();
-      return DeviceReclaim::may_help(made);
-    });
+    reclaim_.retry(device, size, pressure, DeviceReclaim::Compacts::Here, lease,
+                   again(made, attempt_here));
   };
   const bool spills = elsewhere && device.store().spills();
   retry(spills ? DeviceReclaim::Lease::NotAwaited : DeviceReclaim::Lease::Awaited);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "alloc/near_chunk.hpp"
 
+#include "alloc/device_reclaim.hpp"
+
 namespace cuvmm {
 namespace {
 
@@ -16,8 +18,7 @@ Result<ChunkRef> try_to_create(const Driver& driver, const DeviceMemory* device,
 Result<ChunkRef> create_near(const Driver& driver, DeviceMemory* device, Size size,
                              const CUmemAllocationProp& properties) {
   auto made = try_to_create(driver, device, size, properties);
-  const bool may_help = !made.ok() && made.error().kind == ErrorKind::OutOfMemory;
-  if (!may_help || device == nullptr) return made;
+  if (!DeviceReclaim::may_help(made) || device == nullptr) return made;
   device->store().reclaim(device->location(), size);
   return try_to_create(driver, device, size, properties);
 }

@@ -3,6 +3,7 @@
 
 #include <time.h>
 
+#include "alloc/device_reclaim.hpp"
 #include "alloc/near_chunk.hpp"
 #include "base/clock.hpp"
 #include "base/log.hpp"
@@ -110,8 +111,7 @@ Result<ChunkRef> ChunkExchange::create(const ProgramChunk& chunk,
   const Driver& driver = program_.driver;
   DeviceMemory* const device = program_.memory.devices().find(wanted.location.id);
   auto made = create_near(driver, device, chunk.size, wanted);
-  const bool lacks = !made.ok() && made.error().kind == ErrorKind::OutOfMemory;
-  if (!lacks || chunk.is_far() || device == nullptr) return made;
+  if (!DeviceReclaim::may_help(made) || chunk.is_far() || device == nullptr) return made;
   auto charge = NativeCharge::beyond_limit(device->bound(), chunk.size);
   return adopt_charged(TRY(Chunk::create_as(driver, chunk.size, wanted)), std::move(charge));
 }
