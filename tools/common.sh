@@ -19,8 +19,8 @@ commit_here() {
   printf '%s' "$commit"
 }
 
-# Names the content of src and include: parts of one result may be measured one after another, as long
-# as it is the same.
+# Names the content of src and include: the parts of one result may be measured one after another as
+# long as that content stays the same.
 sources_here() {
   local trees
   trees=$(git rev-parse HEAD:src HEAD:include 2>/dev/null) || { printf unknown; return; }

@@ -43,18 +43,20 @@ is_new_enough() {  # EMULATOR
 }
 
 ensure_emulator() {
-  local codename
+  local codename repository
   is_new_enough "$cross/qemu-aarch64" && return
   mkdir -p "$cross"
   if is_new_enough qemu-aarch64; then
     ln -sf "$(command -v qemu-aarch64)" "$cross/qemu-aarch64"
     return
   fi
-  # Debian 12 has a newer one in its backports, linked statically.
+  # Debian 12 has a newer one in its backports, linked statically, where this machine gets the rest.
   codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+  # shellcheck disable=SC2016
+  repository=$(apt-get indextargets --format '$(REPO_URI)' "Codename: $codename" | sed -n 1p)
   rm -rf "$cross/packages"
   mkdir -p "$cross/packages"
-  echo "deb http://deb.debian.org/debian $codename-backports main" >"$cross/packages/sources"
+  echo "deb $repository $codename-backports main" >"$cross/packages/sources"
   local from=(-o Dir::Etc::sourcelist="$cross/packages/sources" -o Dir::Etc::sourceparts=-)
   say "unpacking a newer qemu-user into build-aarch64"
   (own_apt amd64 "${from[@]}" update &&

@@ -13,7 +13,7 @@ CUresult ProgramCreation::create(Handle* chunk, Size size, const CUmemAllocation
       is_on_device && memory_.native().bounds_chunks() ? memory_.devices().serve(ordinal) : nullptr;
   const auto attempt = [&]() -> Result<void> {
     NativeCharge charge;
-    // The driver refuses every other size.
+    // The driver refuses any other size.
     const bool counts = device != nullptr && is_multiple(size, device->granule());
     if (counts) charge = TRY(NativeCharge::within_limit(device->bound(), size));
     Handle handle = 0;

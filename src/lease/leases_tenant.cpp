@@ -173,7 +173,7 @@ bool Leases::pause_for(const ReclaimDemand& demand) {
   return true;
 }
 
-// Others can use what a pause has released while it goes on.
+// Gives back what a pause has released so far, so that others need not wait for its end.
 void Leases::return_what_is_released() {
   const Holding holding{lock_};
   if (standing_ != Standing::Connected) return;

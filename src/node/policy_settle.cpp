@@ -242,8 +242,8 @@ bool NodePolicy::grant(std::size_t ask) {
   return true;
 }
 
-// The rest is on its way. The client can use what is there already, so that its copies and those of
-// the clients that make room overlap.
+// The rest is on its way. The client starts copying into what is there already, while the clients
+// that make room still copy theirs out.
 bool NodePolicy::grant_part(Ask& ask) {
   LeaseRequested& asked = ask.asked;
   const Size part = std::min(books_.free(asked.place), asked.bytes);

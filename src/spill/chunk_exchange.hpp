@@ -33,7 +33,7 @@ class ChunkExchange final : private BackingLedger {
 
   // Everything that is mapped without a gap from the mapping that contains the address on.
   Result<void> make_exportable(CUdeviceptr address, Duration within);
-  // The spilled chunks. They may be other ones by the time that the program stands still.
+  // `spilled` is called once the program stands still: the set may have changed by then.
   Result<void> bring_in(const Places& spilled, Duration within);
 
  private:

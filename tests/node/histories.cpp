@@ -217,7 +217,7 @@ void NodeHistory::answer(const Deferred& owed) {
   tell(ReclaimAnswered{owed.request.client, owed.request.revision, place, outcome, returned});
 }
 
-// While the pause goes on.
+// Of a pause that is still in progress.
 Size NodeHistory::return_part(ClientId client, PlaceId place, Size most) {
   const Size part = chance(most + 1);
   clients_[client].leased[place] -= part;
