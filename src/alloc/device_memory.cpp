@@ -85,6 +85,10 @@ MemoryInfo DeviceMemory::info(const MemoryInfo& of_the_driver, Size mapped_free)
   return info;
 }
 
+void DeviceMemory::reclaim_own(const Error& refused, Size wanted) {
+  store_.reclaim(location(), budget_->missing(refused, wanted));
+}
+
 Size DeviceMemory::give_back_cached() {
   return store_.reclaim(location(), unlimited);
 }

@@ -58,6 +58,9 @@ class DeviceMemory {
   // limit leaves. `mapped_free`: bytes that arenas and windows have mapped but not allocated.
   MemoryInfo info(const MemoryInfo& of_the_driver, Size mapped_free) const;
 
+  // Releases unused memory of cuvmm's own, so that `wanted` bytes that were refused can be taken
+  // from the driver.
+  void reclaim_own(const Error& refused, Size wanted);
   // Returns to the driver all cached memory that no work uses. Returns how many bytes that was.
   Size give_back_cached();
   // How much unused memory VMM_CACHE lets us keep, mapped or not.

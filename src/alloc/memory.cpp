@@ -123,16 +123,15 @@ Answer Memory::allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size,
   return CUDA_SUCCESS;
 }
 
-// The attempt asks the driver, so cuvmm's own free chunks make way first, as in ChunkStore::take().
+// The attempt asks the driver, so cuvmm's own unused memory makes way first, as in
+// ChunkStore::take().
 Result<void> Memory::take_natively(DeviceMemory& device, Size size, const NativeAttempt& attempt,
                                    const NativeAttempt& elsewhere) {
   MemoryPressure pressure{settings_.wait};
   const auto attempt_here = [&]() -> Result<void> {
     Result<void> made = attempt();
     if (!DeviceReclaim::may_help(made)) return made;
-    // If the driver refused, everything is missing; if the budget did, what exceeds it.
-    const Size there = made.error().driver_code != 0 ? 0 : device.budget().available();
-    device.store().reclaim(device.location(), size > there ? size - there : size);
+    device.reclaim_own(made.error(), size);
     return attempt();
   };
   pressure.tried.add(ReclaimSteps::NewMemory);

@@ -19,7 +19,7 @@ Result<ChunkRef> create_near(const Driver& driver, DeviceMemory* device, Size si
                              const CUmemAllocationProp& properties) {
   auto made = try_to_create(driver, device, size, properties);
   if (!DeviceReclaim::may_help(made) || device == nullptr) return made;
-  device->store().reclaim(device->location(), size);
+  device->reclaim_own(made.error(), size);
   return try_to_create(driver, device, size, properties);
 }
 

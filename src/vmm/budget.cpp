@@ -16,6 +16,13 @@ Result<Commitment> Budget::commit(Size size) {
                .available = available()};
 }
 
+Size Budget::missing(const Error& refused, Size wanted) const {
+  const bool refused_by_driver = refused.driver_code != 0;
+  const Size room = refused_by_driver ? 0 : available();
+  // Room for all of it means that the limit did not refuse: a lessor did.
+  return wanted > room ? wanted - room : wanted;
+}
+
 std::optional<Size> LocalBudget::hold(Size size, Size most) {
   Size held = held_.load(std::memory_order_relaxed);
   do {

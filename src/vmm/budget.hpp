@@ -52,6 +52,10 @@ class Budget {
 
   virtual Size available() const = 0;
 
+  // How many bytes must be released here before `wanted` bytes can be taken, which were `refused`:
+  // those beyond the limit if the limit refused, and all of them if the driver or a lessor did.
+  Size missing(const Error& refused, Size wanted) const;
+
  protected:
   virtual bool grant(Size size) = 0;
   virtual void take_back(Size size) = 0;

@@ -69,9 +69,7 @@ Result<ChunkRef> ChunkStore::Impl::make(const ChunkKind& kind, Size still_wanted
   Result<ChunkRef> made = try_to_make(kind, *shelf);
   if (made.ok() || made.error().kind != ErrorKind::OutOfMemory) return made;
 
-  // If the driver refused, everything is missing; if the budget did, what exceeds it.
-  const Size there = made.error().driver_code != 0 ? 0 : shelf->budget->available();
-  Size missing = still_wanted > there ? still_wanted - there : kind.size;
+  Size missing = shelf->budget->missing(made.error(), still_wanted);
   const Size released = release_free(kind.location, missing);
   if (released < missing) {
     missing -= released;
