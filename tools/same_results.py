@@ -23,7 +23,6 @@ PARTS = {
     "frag_test": Part("the answer, and all contents"),
     "frameworks": Part("results, bitwise"),
     "frameworks_more": Part("results, bitwise"),
-    "frameworks_transformers": Part("results, bitwise"),
     "ipc": Part("what it says; contents in the other process"),
     "matrix": Part("results, bitwise", "combination: {}"),
     "memcheck": Part("errors that memcheck finds"),
@@ -77,7 +76,7 @@ def of_random_work(details):
 
 
 MATRIX_VERDICTS = {"native_spread": "differs natively, and no more under cuvmm", "skipped": "not run",
-                   "no_effect": "the setting had no effect"}
+                   "native_failure": "fails natively", "no_effect": "the setting had no effect"}
 
 
 def of_matrix(rows):

@@ -6,14 +6,12 @@
 # (expandable segments, and activations on the host from forward to backward), `async`
 # (cudaMallocAsync), `cuvmm` (behind cudaMallocAsync), `cuvmm-native` (behind PyTorch's own cache),
 # `cuvmm-no-cache`, `cuvmm-spill` and `cuvmm-peer` (like `cuvmm`, but memory that does not fit goes
-# to the host, or to another card), `cuvmm-traced` and `cuvmm-stacks` (with a trace, without and with
-# --stacks). `async@1.02` may use 1.02 times the peak of live bytes. cuvmm
+# to the host, or to another card). `async@1.02` may use 1.02 times the peak of live bytes. cuvmm
 # enforces this with --limit; for the others, a ballast takes the rest of the card except for 256
 # MiB.
 status=0
 train_lines=$(mktemp)
-train_trace=$(mktemp)
-trap 'rm -f "$train_lines" "$train_trace"' EXIT
+trap 'rm -f "$train_lines"' EXIT
 train_began=$SECONDS train_longest=0
 train_budget=$((${CUVMM_MINUTES:-8} * 60))
 
@@ -42,15 +40,13 @@ command_of() {  # SETTING
   local allocator=${1%@*} share='' words=(env)
   [[ $1 == *@* ]] && share=${1#*@}
   case $allocator in
-    async | cuvmm | cuvmm-spill | cuvmm-peer | cuvmm-traced | cuvmm-stacks) words+=(PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync) ;;
+    async | cuvmm | cuvmm-spill | cuvmm-peer) words+=(PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync) ;;
     expandable) words+=(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True) ;;
     offload) words+=(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True OFFLOAD=1) ;;
     cuvmm-no-cache) words+=(PYTORCH_NO_CUDA_MEMORY_CACHING=1) ;;
   esac
   if [[ $allocator == cuvmm* ]]; then
     words+=(build/bin/cuvmm run --quiet --mode vmm)
-    [[ $allocator != cuvmm-traced && $allocator != cuvmm-stacks ]] || words+=(--trace "$train_trace")
-    [[ $allocator != cuvmm-stacks ]] || words+=(--stacks)
     [[ $allocator != cuvmm-spill ]] || words+=(--spill host:32G)
     [[ $allocator != cuvmm-peer ]] || words+=(--spill peer:32G)
     [[ -z $share ]] || words+=(--limit "$(awk "BEGIN {printf \"%d\", $peak_bytes * $share}")")

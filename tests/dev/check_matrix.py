@@ -259,10 +259,17 @@ class Driver(unittest.TestCase):
         name = self.any_row("monitor")
         self.assertEqual(self.matrix(name, {"dies": ["monitor"]}), 1)
         self.assertIn("monitor: exit status 1: Segmentation fault", self.said)
-        self.assertEqual(self.matrix(name, {"dies": ["native"]}, "--seed", "6"), 1)
-        self.assertIn("natively: exit status 1", self.said)
         self.assertEqual(self.matrix(name, {"sleep": {"monitor": 30}}, "--seed", "7", "--longest-run", "1"), 1)
         self.assertIn("took longer than 1 s", self.said)
+
+    def test_a_program_that_dies_natively_compares_nothing(self):
+        self.assertEqual(self.matrix(self.any_row("monitor"), {"dies": ["native"]}), 1)
+        self.assertIn("natively, twice: exit status 1", self.said)
+        self.assertIn("nothing was compared", self.said)
+        self.assertEqual(self.results(), {"native_failure"})
+        self.assertEqual(self.matrix("monitor", {"dies": ["native"], "only_in": "jax"}, "--seed", "6"), 0)
+        self.assertEqual(self.results(), {"native_failure", "same"})
+        self.assertLess(self.details["pairs_compared"], self.details["pairs"])
 
     def test_a_missing_framework_is_skipped_and_its_pairs_do_not_count(self):
         fake = {"missing": ["native"], "only_in": "jax"}

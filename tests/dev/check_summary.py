@@ -12,9 +12,12 @@ import measured_summary  # noqa: E402
 
 
 def workload(name, version, over, rounds):
+    """Rounds whose cost is spread evenly around `over`, from 0 to twice as much."""
+    native = [10.0, 8.0, 10.0, 8.0, 10.0][:rounds]
+    shares = [1] if rounds == 1 else [2 * number / (rounds - 1) for number in range(rounds)]
     return {"workload": name, "version": version, "native_ms": 10.0, "rounds": rounds,
-            "native_ms_of_rounds": [10.0, 8.0][:rounds], "monitor_over": 0.0, "vmm_over": over,
-            "monitor_ms_of_rounds": [10.0, 8.0][:rounds], "vmm_ms_of_rounds": [11.0, 8.0][:rounds]}
+            "native_ms_of_rounds": native, "monitor_ms_of_rounds": native,
+            "vmm_ms_of_rounds": [ms * (1 + over * share) for ms, share in zip(native, shares)]}
 
 
 class Summary(unittest.TestCase):
@@ -30,11 +33,11 @@ class Summary(unittest.TestCase):
             "part": part, "card": "1 x NVIDIA A, one of 4 x NVIDIA A", "driver": "1.2", "commit": "c",
             "result": result, "seconds": 1, "details": details}))
 
-    def test_the_worst_program_comes_first_with_the_range_of_its_rounds(self):
+    def test_the_worst_program_comes_first_with_the_median_and_quartiles_of_its_rounds(self):
         self.put("a", "frameworks", workloads=[workload("fast", "torch 2.0", -0.01, 1),
-                                               workload("slow", "torch 2.0", 0.05, 2)])
+                                               workload("slow", "torch 2.0", 0.05, 5)])
         rows = measured_summary.costs(self.results).splitlines()[2:]
-        self.assertEqual(rows[0], "| slow | 10 ms | +5.0% (+0% to +10%) | +0.0% (+0% to +0%) | 2 |")
+        self.assertEqual(rows[0], "| slow | 10 ms | +5.0% (+1.2% to +8.8%) | +0.0% (+0.0% to +0.0%) | 5 |")
         self.assertTrue(rows[1].startswith("| fast | 10 ms | -1.0% |"))
 
     def test_of_two_measurements_the_one_with_more_rounds_counts(self):

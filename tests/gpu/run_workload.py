@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs workloads in this process, and prints one line of JSON for each: run_workload.py NAME..."""
+"""Runs workloads in this process, and prints one line of JSON for each: run_workload.py NAME...
+
+Each line of standard input starts a round (workloads/common.py): `yes | head | run_workload.py driver`.
+"""
 import importlib
 import json
 import pathlib
-import statistics
 import sys
 import traceback
 
@@ -22,8 +24,7 @@ def outcome_of(name):
         "workload": name,
         "version": result.version,
         "hash": result.hash,
-        "steps": len(result.step_ms),
-        "step_ms": statistics.median(result.step_ms),
+        "rounds_ms": result.rounds_ms,
     }
 
 

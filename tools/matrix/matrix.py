@@ -6,7 +6,8 @@ of cuvmm, each pair of these in some row, natively and under cuvmm.
               [--only TEXT] [--list]
 
 The outputs of a row have to be bitwise the same. Where a second native run shows that a program is not
-deterministic, they have to agree as closely as the native runs do; the row then says native_spread.
+deterministic, they have to agree as closely as the native runs do; the row then says native_spread. A
+program that fails natively, twice, compares nothing; the row then says native_failure.
 Rows that are in the state file with the same programs, cuvmm and seed are not run again, so that a
 short lease of a card is enough: call it again until no row is left.
 
@@ -111,7 +112,7 @@ class Part:
     def details(self):
         results = [self.state.rows[row.name()] for row in self.rows if row.name() in self.state.rows]
         done = [row for row in self.rows if row.name() in self.state.rows
-                and self.state.rows[row.name()]["result"] != "skipped"]
+                and self.state.rows[row.name()]["result"] not in row_runs.NOT_COMPARED]
         every = combinations.pairs_of(self.rows)
         return {"seed": self.context.seed, "source": self.state.source, "rows_of_all": len(self.rows),
                 "rows_left": len(self.rows) - len(results), "pairs": len(every),
@@ -181,6 +182,9 @@ def main():
     if details["rows_left"]:
         print(f"{details['rows_left']} rows are left: run this again")
         return 4
+    if details["rows"] and not details["pairs_compared"]:
+        print("nothing was compared")
+        return 1
     return 0
 
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by the workloads: a result is the step times and a hash of every byte computed."""
+"""Shared by the workloads: a result is the rounds' times and a hash of every byte computed."""
 import dataclasses
 import hashlib
+import statistics
+import sys
 import time
 
 
@@ -9,7 +11,7 @@ import time
 class Result:
     version: str
     hash: str
-    step_ms: list
+    rounds_ms: list
 
 
 def digest(pieces):
@@ -20,13 +22,29 @@ def digest(pieces):
     return sha.hexdigest()
 
 
+def time_of(step, synchronize):
+    """Returns the time in ms of a step until the card is idle."""
+    began = time.perf_counter()
+    step()
+    synchronize()
+    return (time.perf_counter() - began) * 1e3
+
+
 def timed_steps(step, synchronize, warm_up, steps):
-    """Runs the step, and returns the times in ms of the later ones, each until the card is idle."""
-    times = []
-    for number in range(warm_up + steps):
-        began = time.perf_counter()
+    """Runs rounds of so many steps, and returns the median time in ms of a step for each round.
+
+    The runner writes a line to start each round, so that processes in different modes take turns,
+    and then the line "end". A step before each round is not timed: caches are cold then.
+    """
+    for _ in range(warm_up):
         step()
-        synchronize()
-        if number >= warm_up:
-            times.append((time.perf_counter() - began) * 1e3)
-    return times
+    synchronize()
+    print("READY", flush=True)
+    rounds = []
+    for line in sys.stdin:
+        if line == "end\n":
+            break
+        time_of(step, synchronize)
+        rounds.append(statistics.median(time_of(step, synchronize) for _ in range(steps)))
+        print("ROUND", flush=True)
+    return rounds

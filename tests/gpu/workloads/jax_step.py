@@ -52,6 +52,6 @@ def run():
     def synchronize():
         jax.block_until_ready(state["weights"])
 
-    times = timed_steps(step, synchronize, warm_up=20, steps=150)
+    times = timed_steps(step, synchronize, warm_up=20, steps=100)
     pieces = [numpy.asarray(one).tobytes() for one in [*losses, *state["weights"]]]
     return Result(f"jax {jax.__version__}", digest(pieces), times)

@@ -21,5 +21,5 @@ def run():
             torch.compiler.cudagraph_mark_step_begin()
             results.append(compiled(x).sum(1).clone())
 
-    times = timed_steps(step, torch.cuda.synchronize, warm_up=10, steps=50)
+    times = timed_steps(step, torch.cuda.synchronize, warm_up=10, steps=200)
     return Result(f"torch {torch.__version__}", digest(bytes_of_all(results)), times)

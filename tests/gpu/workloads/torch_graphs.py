@@ -44,6 +44,6 @@ def run():
         graph.replay()
         losses.append(loss.detach().clone() + sum(one[-1] for one in scratch))
 
-    times = timed_steps(step, torch.cuda.synchronize, warm_up=10, steps=100)
+    times = timed_steps(step, torch.cuda.synchronize, warm_up=10, steps=150)
     results = [torch.stack(losses), *model.parameters()]
     return Result(f"torch {torch.__version__}", digest(bytes_of_all(results)), times)

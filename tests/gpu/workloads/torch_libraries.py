@@ -22,5 +22,5 @@ def run():
         sparse = torch.eye(48, device="cuda").to_sparse_csr()
         results.append((sparse @ solved).sum(1).detach())
 
-    times = timed_steps(step, torch.cuda.synchronize, warm_up=5, steps=30)
+    times = timed_steps(step, torch.cuda.synchronize, warm_up=5, steps=50)
     return Result(f"torch {torch.__version__}", digest(bytes_of_all(results)), times)

@@ -31,6 +31,6 @@ def run():
             optimizer.step()
             losses.append(loss.detach())
 
-    times = timed_steps(epoch, torch.cuda.synchronize, warm_up=1, steps=3)
+    times = timed_steps(epoch, torch.cuda.synchronize, warm_up=1, steps=2)
     results = [torch.stack(losses), *model.parameters()]
     return Result(f"torch {torch.__version__}", digest(bytes_of_all(results)), times)
