@@ -53,8 +53,8 @@ std::string line_on_pytorch() {
   if (now.find("backend:cudaMallocAsync") != std::string::npos) return line;
   if (now.find("expandable_segments:True") != std::string::npos) {
     return line +
-           ": it maps its own memory, which cuvmm records and counts but neither limits, "
-           "moves nor spills; unset it to let cuvmm serve PyTorch";
+           ": it maps its own memory, which cuvmm limits, spills and pauses but does not "
+           "compact; unset it to let cuvmm serve PyTorch";
   }
   return line +
          ": it keeps memory in its own cache, whose free memory cuvmm cannot use; unset it "

@@ -103,16 +103,16 @@ void CallBarrier::forget_after_fork() {
   return &steps;
 }
 
-CallBarrier::OutsideBarrier::OutsideBarrier(CallBarrier& threshold) : threshold_(threshold) {
+CallBarrier::OutsideBarrier::OutsideBarrier(CallBarrier& barrier) : barrier_(barrier) {
   if (mine_ == nullptr) return;
-  std::atomic<std::uint32_t>& steps = mine_->steps[threshold.which_];
+  std::atomic<std::uint32_t>& steps = mine_->steps[barrier.which_];
   was_inside_ = is_inside(steps.load(std::memory_order_relaxed));
   if (was_inside_) step(steps, std::memory_order_release);
 }
 
 // The outer pass then ends normally.
 CallBarrier::OutsideBarrier::~OutsideBarrier() {
-  if (was_inside_) threshold_.enter();
+  if (was_inside_) barrier_.enter();
 }
 
 std::optional<std::uint64_t> CallBarrier::passes() const {

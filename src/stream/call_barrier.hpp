@@ -31,9 +31,9 @@ class CallBarrier {
 
   class Pass {
    public:
-    explicit Pass(CallBarrier& threshold) : steps_(threshold.enter()) {}
+    explicit Pass(CallBarrier& barrier) : steps_(barrier.enter()) {}
     // Records the call, so that find_caller_inside() can name it.
-    Pass(CallBarrier& threshold, Call call) : Pass(threshold) {
+    Pass(CallBarrier& barrier, Call call) : Pass(barrier) {
       if (steps_ != nullptr) mine_->call.store(call, std::memory_order_relaxed);
     }
     ~Pass() {
@@ -75,13 +75,13 @@ class CallBarrier {
   // is closed by then. For calls that block on something that may not happen until after a pause.
   class OutsideBarrier {
    public:
-    explicit OutsideBarrier(CallBarrier& threshold);
+    explicit OutsideBarrier(CallBarrier& barrier);
     ~OutsideBarrier();
     OutsideBarrier(const OutsideBarrier&) = delete;
     OutsideBarrier& operator=(const OutsideBarrier&) = delete;
 
    private:
-    CallBarrier& threshold_;
+    CallBarrier& barrier_;
     bool was_inside_ = false;
   };
 

@@ -13,13 +13,13 @@ bool Gate::close(std::uint64_t until) {
     if (now_ns() >= until) return false;
     ::usleep(rest);
   }
-  if (threshold_.shut(until, CallBarrier::Exempt::ThisThread)) return true;
+  if (barrier_.shut(until, CallBarrier::Exempt::ThisThread)) return true;
   closing_.unlock();
   return false;
 }
 
 void Gate::open() {
-  threshold_.open();
+  barrier_.open();
   closing_.unlock();
 }
 

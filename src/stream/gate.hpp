@@ -15,7 +15,7 @@ class Gate {
   // the work. The thread that closed the gate may enter.
   class Pass : private CallBarrier::Pass {
    public:
-    explicit Pass(Gate& gate) : CallBarrier::Pass(gate.threshold_) {}
+    explicit Pass(Gate& gate) : CallBarrier::Pass(gate.barrier_) {}
   };
 
   // Closes the gate until open(). Waits for the calls already inside; if any is still inside when
@@ -28,7 +28,7 @@ class Gate {
 
  private:
   Lock closing_{LockOrder::Gate};
-  CallBarrier threshold_{CallBarrier::Of::Work};
+  CallBarrier barrier_{CallBarrier::Of::Work};
 };
 
 }  // namespace cuvmm

@@ -96,7 +96,7 @@ class Frameworks(CliTest):
         self.assertEqual(text(finished.stdout), "expandable_segments:True\n")
         self.assertIn("kept PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
                       text(finished.stderr))
-        self.assertIn("neither limits, moves nor spills", text(finished.stderr))
+        self.assertIn("limits, spills and pauses but does not compact", text(finished.stderr))
 
 
 class Config(CliTest):
