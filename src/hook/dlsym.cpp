@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The second door: what dlsym returns. RTLD_NEXT and RTLD_DEFAULT depend on the caller, which the
-// real dlsym identifies by the return address. So a lookup that cuvmm does not answer itself is a
-// jump to the real dlsym, with the caller's registers and stack unchanged.
+// Hooks dlsym, one of the ways in which programs find driver functions. RTLD_NEXT and RTLD_DEFAULT
+// depend on the caller, which the real dlsym identifies by the return address. So a lookup that
+// cuvmm does not answer itself is a jump to the real dlsym, with the caller's registers and stack
+// unchanged.
 #include <dlfcn.h>
 
 #include <cerrno>
@@ -103,12 +104,30 @@ namespace {
 
 using Dlsym = void* (*)(void*, const char*);
 
-// dlvsym is not hooked, so this works before anything else does. glibc 2.34 moved dlsym.
-Dlsym find_real_dlsym() {
+// glibc 2.34 moved dlsym.
+Dlsym versioned_dlsym(void* library) {
   for (const char* version : {"GLIBC_2.34", CUVMM_FIRST_GLIBC}) {
-    if (void* found = dlvsym(RTLD_NEXT, "dlsym", version)) return reinterpret_cast<Dlsym>(found);
+    if (void* found = dlvsym(library, "dlsym", version)) return reinterpret_cast<Dlsym>(found);
   }
   return nullptr;
+}
+
+// dlvsym is not hooked, so this works before anything else does. Another preload library after
+// cuvmm's may export a dlsym with glibc's versions as well (nvshare does); glibc's own is then
+// found in the file that also holds dlvsym.
+Dlsym find_real_dlsym() {
+  const Dlsym found = versioned_dlsym(RTLD_NEXT);
+  Dl_info here{};
+  Dl_info glibc{};
+  if (dladdr(reinterpret_cast<const void*>(found), &here) == 0 ||
+      dladdr(reinterpret_cast<const void*>(&dlvsym), &glibc) == 0 ||
+      here.dli_fbase == glibc.dli_fbase) {
+    return found;
+  }
+  cuvmm_next_dlsym = found;  // a hook of dlopen may call dlsym
+  void* const library = dlopen(glibc.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  const Dlsym real = library != nullptr ? versioned_dlsym(library) : nullptr;
+  return real != nullptr ? real : found;
 }
 
 // Another preload library's dlsym may stand between cuvmm's and glibc's. The program's lookups go
@@ -145,10 +164,13 @@ bool is_named_like_the_drivers(const char* name) {
   return name != nullptr && name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
 }
 
-bool driver_is_loaded() {
+// Whether a driver is loaded that has the function.
+bool driver_has(const char* name) {
   void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-  if (driver != nullptr) dlclose(driver);
-  return driver != nullptr;
+  if (driver == nullptr) return false;
+  const bool has = driver_source().doors.symbol(driver, name) != nullptr;
+  dlclose(driver);
+  return has;
 }
 
 // A library in which no driver symbol can be found.
@@ -172,10 +194,15 @@ void* cuvmm_decide_dlsym(void** library, const char* name) {
   }
   if (!is_named_like_the_drivers(name)) return nullptr;
   if (*library != RTLD_DEFAULT && *library != RTLD_NEXT) {
-    return door_for_symbol(*library, name, cuvmm_next_dlsym);
+    void* const answer = door_for_symbol(*library, name, cuvmm_next_dlsym);
+    // A hook of dlsym after cuvmm's may answer with a function of its own, which calls the driver
+    // past cuvmm.
+    const auto real = cuvmm::driver_source().doors.symbol;
+    if (answer == nullptr || real == cuvmm_next_dlsym || !has_door(name)) return answer;
+    return door_for_symbol(*library, name, real);
   }
   // cuvmm's exported symbols are found like any others. But a program that only checks whether a
   // driver is present must not mistake them for one.
-  if (has_door(name) && !driver_is_loaded()) *library = library_without_driver();
+  if (has_door(name) && !driver_has(name)) *library = library_without_driver();
   return nullptr;
 }

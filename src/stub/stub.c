@@ -101,6 +101,13 @@ static int is_same(const char* a, const char* b) {
   return *a == *b;
 }
 
+static int is_off(const char* mode) {
+  const char* const off = "off";
+  int i = 0;
+  while (off[i] != '\0' && (mode[i] | 0x20) == off[i]) ++i;
+  return off[i] == '\0' && mode[i] == '\0';
+}
+
 static int is_named_like_the_drivers(const char* name) {
   return name != NULL && name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
 }
@@ -133,6 +140,20 @@ static Dlsym next_dlsym(void) {
   return next;
 }
 
+// glibc's own, which finds what a file really has: next_dlsym() may be another preload library's,
+// which answers with functions of its own.
+static Dlsym own_dlsym(void) {
+  static const char* const files[] = {"libc.so.6", "libdl.so.2"};
+  for (int i = 0; dlopen != NULL && dlvsym != NULL && i < 2; ++i) {
+    void* const file = dlopen(files[i], lazily | only_if_loaded);
+    if (file == NULL) continue;
+    Dlsym found = (Dlsym)dlvsym(file, "dlsym", "GLIBC_2.34");
+    if (found == NULL) found = (Dlsym)dlvsym(file, "dlsym", CUVMM_FIRST_GLIBC);
+    if (found != NULL) return found;
+  }
+  return next_dlsym();
+}
+
 static void* loaded_driver(void) {
   return dlopen != NULL ? dlopen("libcuda.so.1", lazily | only_if_loaded) : NULL;
 }
@@ -147,7 +168,7 @@ static void say(const char* text) {
 static int is_wanted(void) {
   if (dlopen == NULL || getauxval == NULL || getauxval(at_secure) != 0) return 0;
   const char* const mode = secure_getenv != NULL ? secure_getenv("VMM_MODE") : NULL;
-  return mode == NULL || !is_same(mode, "off");
+  return mode == NULL || !is_off(mode);
 }
 
 // Returns null if the program runs natively. $ORIGIN is the stub's own folder. If several threads
@@ -193,7 +214,7 @@ static void* no_engine(void) {
 // Returns the engine's function, or natively the driver's. Never null.
 void* cuvmm_stub_resolve(const char* name, void** slot) {
   const int kept_errno = __errno_location != NULL ? *__errno_location() : 0;
-  const Dlsym look_up = next_dlsym();
+  const Dlsym look_up = own_dlsym();
   void* const served = engine();
   void* found = served != NULL ? look_up(served, name) : NULL;
   if (found == NULL && !is_named_like_the_drivers(name)) found = (void*)no_engine;

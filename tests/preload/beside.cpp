@@ -57,6 +57,17 @@ TEST_P(Beside, AHookOfDlsymIsAskedAndSeesTheLookups) {
   EXPECT_EQ(memory_events(trace()).allocations, allocations);
 }
 
+TEST_P(Beside, AHookThatAnswersDlsymWithItsOwnFunctionsDoesNotBypassUs) {
+  for (const char* way : {"dlsym", "proc"}) {
+    const Finished alone = run_program({program("memory"), way, "12000", "0"}, natively());
+    const Finished finished =
+        run_program({program("memory"), way, "12000", "0"}, with("versioned_dlsym", {}));
+    EXPECT_EQ(finished.status, 0) << way << ": " << finished.err;
+    EXPECT_EQ(finished.out, alone.out) << way;
+    EXPECT_EQ(memory_events(trace()).allocations, allocations) << way;
+  }
+}
+
 TEST_P(Beside, AllTogetherLeaveTheProgramUnchanged) {
   const std::string others = library_of_programs("malloc_hook") + ":" +
                              library_of_programs("naive_dlsym") + ":" +

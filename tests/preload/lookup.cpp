@@ -18,6 +18,15 @@ TEST(Lookup, FindsWhatItFindsWithoutUs) {
   EXPECT_EQ(under.out, alone.out);
 }
 
+// The loader would find our doors for functions that the driver does not have.
+TEST(Lookup, FindsByDefaultOnlyWhatTheDriverHas) {
+  const Variables lacking{
+      {"LD_LIBRARY_PATH", sim_directory() + "/../../../tests/programs/lacking"}};
+  const Finished alone = run_program({program("lookup"), "driver"}, lacking);
+  ASSERT_NE(alone.out.find("cuMemCreate              not found"), std::string::npos) << alone.out;
+  EXPECT_EQ(run_program({program("lookup"), "driver"}, under_cuvmm(lacking)).out, alone.out);
+}
+
 TEST(Lookup, FromManyThreadsFindsEverythingAndRecordsEverything) {
   const std::string trace = own_folder() + "/run.trace";
   const Finished finished = run_program(

@@ -79,9 +79,19 @@ void look_up_from_many_threads() {
   std::printf("64 threads               %d wrong\n", wrong.load());
 }
 
+// A driver may lack functions that cuvmm has a door for.
+int look_at_the_driver_of_all() {
+  if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) == nullptr) return 1;
+  for (const char* name : {"cuInit", "cuGetProcAddress_v2", "cuMemCreate"}) {
+    std::printf("%-24s %s\n", name, found_or_not(dlsym(RTLD_DEFAULT, name)));
+  }
+  return 0;
+}
+
 }  // namespace
 
-int main() {
+int main(int argc, char**) {
+  if (argc > 1) return look_at_the_driver_of_all();
   look_up_others();
   follow_the_chain();
   look_for_a_driver();

@@ -58,7 +58,9 @@ programs=("cuvmm_stub_linked" "cuvmm_stub_opens handle" "cuvmm_stub_opens scope"
 for program in "${programs[@]}"; do
   read -ra words <<<"$program"
   with "${limited[@]}" "$build/tests/bin/${words[0]}" "${words[@]:1}" || fail "not served: $program"
-  with "${native[@]}" VMM_MODE=off "$build/tests/bin/${words[0]}" "${words[@]:1}" || fail "not native: $program"
+  for off in off OFF; do
+    with "${native[@]}" VMM_MODE=$off "$build/tests/bin/${words[0]}" "${words[@]:1}" || fail "not native with $off: $program"
+  done
 done
 if "${front[@]}" python3 -c 'import ctypes; ctypes.CDLL("libcuda.so.1")' 2>/dev/null; then
   echo "this machine has a driver: programs without one are not tried"
