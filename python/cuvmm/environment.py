@@ -29,17 +29,15 @@ def _first_in(variables: MutableMapping[str, str], name: str, entry: str,
         variables[name] = entry + separator + known if known else entry
 
 
-def _is_sanitizer(library: str) -> bool:
-    names = ("libasan.", "libtsan.", "liblsan.", "libubsan.", "libhwasan.", "libclang_rt.")
-    return os.path.basename(library).startswith(names)
+def _is_of_driver(library: str) -> bool:
+    return os.path.basename(library).startswith(("libcuda.so", "libnvidia-ml.so"))
 
 
 def _preload(variables: MutableMapping[str, str], library: str) -> None:
-    """Puts `library` first in LD_PRELOAD, after any sanitizer runtimes, which must come first."""
-    known = [one for one in re.split(r"[:\s]+", variables.get("LD_PRELOAD", "")) if one]
-    first = [one for one in known if _is_sanitizer(one)]
-    others = [one for one in known if one not in first and one != library]
-    variables["LD_PRELOAD"] = ":".join([*first, library, *others])
+    """Puts `library` into LD_PRELOAD: behind other tools, but before the driver's own libraries."""
+    known = [one for one in re.split(r"[:\s]+", variables.get("LD_PRELOAD", "")) if one and one != library]
+    at = next((number for number, one in enumerate(known) if _is_of_driver(one)), len(known))
+    variables["LD_PRELOAD"] = ":".join([*known[:at], library, *known[at:]])
 
 
 def _as_text(value: object) -> str:

@@ -2,19 +2,15 @@
 #include "cli/environment.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
+#include <utility>
 
 namespace cuvmm::cli {
 namespace {
 
-// Such as gcc's libasan.so.8 and clang's libclang_rt.asan-x86_64.so.
-bool is_sanitizer(std::string_view library) {
-  constexpr std::array<std::string_view, 6> beginnings{"libasan.",  "libtsan.",   "liblsan.",
-                                                       "libubsan.", "libhwasan.", "libclang_rt."};
+bool is_of_driver(std::string_view library) {
   const std::string_view name = library.substr(library.rfind('/') + 1);
-  return std::any_of(beginnings.begin(), beginnings.end(),
-                     [&](std::string_view beginning) { return name.starts_with(beginning); });
+  return name.starts_with("libcuda.so") || name.starts_with("libnvidia-ml.so");
 }
 
 }  // namespace
@@ -30,20 +26,18 @@ void preload(const std::string& library) {
   constexpr std::string_view between = ": \t\n";
   const char* const known = std::getenv("LD_PRELOAD");
   std::string_view rest = known != nullptr ? known : "";
-  std::string sanitizers;
-  std::string others;
+  std::string list;
+  const auto add = [&](std::string_view one) { list.append(list.empty() ? "" : ":").append(one); };
+  bool is_added = false;
   while (!rest.empty()) {
     const std::size_t end = std::min(rest.find_first_of(between), rest.size());
     const std::string_view one = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
-    if (one.empty()) continue;
-    if (is_sanitizer(one)) {
-      sanitizers.append(one).append(1, ':');
-    } else {
-      others.append(1, ':').append(one);
-    }
+    if (one.empty() || one == library) continue;
+    if (is_of_driver(one) && !std::exchange(is_added, true)) add(library);
+    add(one);
   }
-  const std::string list = sanitizers + library + others;
+  if (!is_added) add(library);
   setenv("LD_PRELOAD", list.c_str(), 1);
 }
 

@@ -207,7 +207,7 @@ bool preload(spank_t spank, const Settings& settings) {
                                     static_cast<int>(before.size())) == ESPANK_SUCCESS;
   const std::string known = has_any ? before.data() : "";
   if (known.find(library) != std::string::npos) return true;
-  return set(spank, "LD_PRELOAD", known.empty() ? library : library + ":" + known);
+  return set(spank, "LD_PRELOAD", known.empty() ? library : known + ":" + library);
 }
 
 // Sets up the environment of the step's tasks. Returns false if the limit is unknown, so that no

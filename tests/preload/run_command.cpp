@@ -232,19 +232,24 @@ TEST(RunCommand, LetsProgramsShareASimulatedCard) {
   EXPECT_EQ(finished.out, "mine 1G\n");
 }
 
-TEST(RunCommand, KeepsExistingPreloads) {
-  const Finished finished =
-      run({"--sim", "--", "sh", "-c", "echo $LD_PRELOAD"}, {{"LD_PRELOAD", "libm.so.6"}});
-  EXPECT_EQ(finished.out, preload_library() + ":libm.so.6\n");
+std::string preloads_of(const std::string& known) {
+  return run({"--sim", "--", "sh", "-c", "echo $LD_PRELOAD"}, {{"LD_PRELOAD", known}}).out;
 }
 
-// The sanitizer's runtime must be first in the list, or it ends the program.
-TEST(RunCommand, LeavesSanitizerRuntimesInFront) {
-  const Finished finished =
-      run({"--sim", "--", "sh", "-c", "echo $LD_PRELOAD"},
-          {{"LD_PRELOAD", "libm.so.6 /nowhere/libasan.so.8:/nowhere/libclang_rt.tsan-x86_64.so"}});
-  EXPECT_EQ(finished.out, "/nowhere/libasan.so.8:/nowhere/libclang_rt.tsan-x86_64.so:" +
-                              preload_library() + ":libm.so.6\n");
+// Other tools see the program's calls first. A sanitizer's runtime must be first in the list, or it
+// ends the program.
+TEST(RunCommand, PreloadsTheLibraryBehindThoseOfOthers) {
+  EXPECT_EQ(preloads_of(""), preload_library() + "\n");
+  EXPECT_EQ(preloads_of("libm.so.6"), "libm.so.6:" + preload_library() + "\n");
+  EXPECT_EQ(preloads_of("/nowhere/libasan.so.8 libm.so.6"),
+            "/nowhere/libasan.so.8:libm.so.6:" + preload_library() + "\n");
+  EXPECT_EQ(preloads_of(preload_library() + ":libm.so.6"), "libm.so.6:" + preload_library() + "\n");
+}
+
+TEST(RunCommand, PreloadsTheLibraryBeforeTheDriver) {
+  EXPECT_EQ(
+      preloads_of("libm.so.6:/nowhere/libcuda.so.1:/nowhere/libnvidia-ml.so.1"),
+      "libm.so.6:" + preload_library() + ":/nowhere/libcuda.so.1:/nowhere/libnvidia-ml.so.1\n");
 }
 
 TEST(RunCommand, SetsOptionsByTheirNames) {

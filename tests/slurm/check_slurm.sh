@@ -125,7 +125,7 @@ says "^VMM_LIMIT=$((256 << 20))\$" "$trial/env"
 says '^CUDA_VISIBLE_DEVICES=0$' "$trial/env"
 ! step --gres=gpumem:gpu1:256 true >/dev/null 2>&1 || fail "a card is granted that the node does not have"
 LD_PRELOAD=libc.so.6 step --gres=gpumem:1 env >"$trial/env"
-says '^LD_PRELOAD=/.*libcuvmm_stub.so:libc.so.6$' "$trial/env"
+says '^LD_PRELOAD=libc.so.6:/.*libcuvmm_stub.so$' "$trial/env"
 
 echo "== steps and arrays"
 cat >"$trial/job.sh" <<SCRIPT

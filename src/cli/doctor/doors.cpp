@@ -59,7 +59,7 @@ Findings look_at_doors(const DoctorRequest& request) {
   ::setenv("CUVMM_DOCTOR_SELF", self.c_str(), 1);
   ::setenv("CUVMM_DOCTOR_PRELOAD", preload->c_str(), 1);
   FILE* child = ::popen(
-      "LD_PRELOAD=\"$CUVMM_DOCTOR_PRELOAD${LD_PRELOAD:+:$LD_PRELOAD}\" "
+      "LD_PRELOAD=\"${LD_PRELOAD:+$LD_PRELOAD:}$CUVMM_DOCTOR_PRELOAD\" "
       "exec \"$CUVMM_DOCTOR_SELF\" doctor --doors 2>&1",
       "r");
   std::string said;
@@ -74,7 +74,7 @@ Findings look_at_doors(const DoctorRequest& request) {
   }
   if (!said.empty()) {
     return {{Verdict::Bad, "preload", "calls go past it by: " + said,
-             "another preloaded library is in front: look at LD_PRELOAD"}};
+             "another preloaded library answers lookups itself: look at LD_PRELOAD"}};
   }
   return {{Verdict::Good, "preload", "sees symbols, dlsym and cuGetProcAddress", ""}};
 }
