@@ -68,10 +68,12 @@ void GroupPauses::settle(GroupPause& pause) {
     tell_all(Standing::Still, GroupStep::Move);
   } else if (is_over || (working != 0 && working != all)) {
     tell_all(Standing::Still, GroupStep::Run);
+    if (is_over) tell_all(Standing::Working, GroupStep::Run);
   } else if (working == 0) {
     tell_all(Standing::Running, GroupStep::Hold);
   } else {
-    // They spin for each other. One stays as it is, so that the others know when to hold again.
+    // The members spin on each other's work. The first one keeps its calls held, and its next
+    // report tells when the others must hold theirs again.
     auto next = std::next(pause.members.begin());
     for (; next != pause.members.end(); ++next) say(next->first, next->second, GroupStep::Run);
   }

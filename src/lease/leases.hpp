@@ -50,9 +50,8 @@ class Leases final : public Lessor {
   bool is_connected() const;
   // Tells the service that this process has changed its part of the board.
   void say_time_news();
-  // This process has exported memory or an event under a handle from which the key follows, or has
-  // opened one: whoever has done the other belongs to its group. Without a service, the key is kept
-  // for one that comes.
+  // This process has exported or opened the memory or event with this key, so every process that
+  // names the same key belongs to its group. Without a service, the key is kept until there is one.
   void shares(const node::ShareKey& key);
 
  private:
@@ -63,15 +62,16 @@ class Leases final : public Lessor {
     Size memory = 0;
     bool has_terms = false;
     Size resumes_with = 0;                // of a paused program: bytes held before; 0: not paused
-    node::RequestId comes_back_with = 0;  // the request for them; 0: none
+    node::RequestId comes_back_with = 0;  // the request for those bytes; 0: none
     node::UseReport reported = {};
     std::uint64_t reported_at = 0;
     std::uint64_t surplus_since = 0;
-    std::uint64_t short_until = 0;  // it gave less than it had reported, or did not pause
-    Size held_before = 0;           // a pause
+    // It gave less than it had reported, or did not pause. Until then it reports only its surplus.
+    std::uint64_t short_until = 0;
+    Size held_before = 0;  // bytes held before the pause
 
     bool is_host() const { return uuid == Lessor::the_host; }
-    Size missing() const;  // to resume
+    Size missing() const;  // bytes still to be leased before the resume
   };
   struct Pending {
     node::RequestId request = 0;
@@ -112,7 +112,7 @@ class Leases final : public Lessor {
   void reclaim(const node::ReclaimDemand& demand);
   void pause_for_all_devices(const node::ReclaimDemand& first);
   LeasedBudget* budget_of(const node::ReclaimDemand& demand);
-  // Returns the bytes that were given back with it.
+  // Returns the bytes given back with the answer.
   Size answer(const node::ReclaimDemand& demand, node::ReclaimOutcome outcome, Size most);
   void give_again_later(const node::ReclaimDemand& demand);
   bool pause_for(const node::ReclaimDemand& demand);
@@ -120,7 +120,7 @@ class Leases final : public Lessor {
   void note_what_is_away();
   bool pauses_with_group(const node::ReclaimDemand& demand);
   std::optional<Duration> work_deadline(const node::ReclaimDemand& demand);
-  // Drops what the service has said about that pause.
+  // Discards the service's instructions for that pause.
   void forget_how_to_pause(const node::ReclaimDemand& demand);
   Result<void> pause_with_group(Duration within, const node::ReclaimDemand& demand,
                                 const std::function<void()>& has_released);
@@ -161,21 +161,24 @@ class Leases final : public Lessor {
   const LeaseSettings settings_;
   Tenant& tenant_;
   TimeSharer* const sharer_;
-  Grants grants_;                // connection's thread only
-  bool shares_time_ = false;     // the same
-  std::uint64_t paused_at_ = 0;  // at the service's request; second thread only
-  bool is_partly_back_ = false;  // the same; ahead of the resume
-  bool tenant_is_idle_ = false;  // the same
-  std::uint64_t looked_at_ = 0;  // the same
+  // For the connection's thread only.
+  Grants grants_;
+  bool shares_time_ = false;
+
+  // For the second thread only.
+  std::uint64_t paused_at_ = 0;  // 0: not paused at the service's request
+  bool is_partly_back_ = false;  // some memory has come back ahead of the resume
+  bool tenant_is_idle_ = false;
+  std::uint64_t looked_at_ = 0;
 
   mutable Lock lock_{LockOrder::Leases};  // guards all members below
   Condition heard_;                       // signalled when the service has sent something
   Condition work_;                        // signalled when the second thread has work
-  bool has_new_room_ = false;             // a lease has grown since it last looked
+  bool has_new_room_ = false;             // a lease has grown since that thread last looked
   Standing standing_ = Standing::Apart;
   bool has_started_ = false;
-  bool is_silent_ = false;          // it did not answer in time
-  bool asks_no_guarantee_ = false;  // since the service could not hold it
+  bool is_silent_ = false;          // the service did not answer in time
+  bool asks_no_guarantee_ = false;  // since the service could not honour it
   share::ForkClosedFd socket_;
   std::array<Leased, AccessSet::most_devices + 1> places_;  // and the host
   std::size_t place_count_ = 0;                             // only grows
@@ -183,13 +186,13 @@ class Leases final : public Lessor {
   std::vector<Pending> abandoned_;  // no thread waits for the answer any more
   std::vector<node::ReclaimDemand> demands_;
   std::vector<node::PresenceDemand> presence_demands_;
-  std::optional<node::PresenceReport> presence_told_;  // to the service that is there now
+  std::optional<node::PresenceReport> presence_told_;  // the last one sent to the present service
   std::vector<node::Revision> with_group_;             // pauses to be made together with the group
-  std::optional<node::NextGroupStep> group_step_;      // the last one that came
+  std::optional<node::NextGroupStep> group_step_;      // the last one received
   std::vector<node::WorkDeadline> work_deadlines_;     // of pauses that have not begun
   node::RequestId last_request_ = 0;
-  std::vector<node::ShareKey> shares_;  // the newest, the oldest first
-  std::size_t unsaid_shares_ = 0;       // how many of them the service has not been told
+  std::vector<node::ShareKey> shares_;  // the newest keys, the oldest of them first
+  std::size_t unsaid_shares_ = 0;       // how many of them are still to be sent
   std::uint64_t shares_said_at_ = 0;
 };
 

@@ -155,8 +155,8 @@ void Leases::shares(const ShareKey& key) {
   if (shares_.size() == most_share_keys) shares_.erase(shares_.begin());
   shares_.push_back(key);
   unsaid_shares_ = std::min(unsaid_shares_ + 1, shares_.size());
-  // A program may export events faster than the service takes messages. The second thread tells it
-  // the rest.
+  // A program may export events faster than the service accepts messages, so the second thread
+  // sends the rest.
   if (now_ns() - shares_said_at_ > 10 * a_millisecond) say_shares();
 }
 

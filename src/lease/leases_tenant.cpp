@@ -19,9 +19,9 @@ constexpr std::uint64_t between_reports = 1000 * a_millisecond;
 constexpr std::uint64_t surplus_stays = 1000 * a_millisecond;
 constexpr Microseconds longest_pause = 60'000'000;
 constexpr std::uint64_t short_for = 10'000 * a_millisecond;
-// For work in flight, before it counts as waiting for other members of the group.
+// How long work may be in flight before it counts as waiting for other members of the group.
 constexpr std::uint64_t shortest_patience = 50 * a_millisecond;
-// Others may be moving already when a member's time is over.
+// How long a member waits for the service after its own time is over: others may be moving already.
 constexpr std::uint64_t for_the_answer = 100 * a_millisecond;
 // A paused program that finds no room for this long resumes with part of its memory on the host.
 constexpr std::uint64_t longest_held = 60'000 * a_millisecond;
@@ -119,15 +119,16 @@ Size Leases::answer(const ReclaimDemand& demand, ReclaimOutcome outcome, Size mo
   return returned;
 }
 
-// The service asks again only after the next report, which may otherwise never come.
+// Makes sure that another report follows, since the service asks again only after one.
 void Leases::give_again_later(const ReclaimDemand& demand) {
   const Holding holding{lock_};
   Leased* const place = find(demand.place);
   if (place != nullptr) place->short_until = now_ns() + short_for;
 }
 
-// Waits for running work until the service's deadline for that. Once half of the time for the pause
-// has passed, asks the service for more. A program whose work takes longer cannot take turns.
+// Waits for running work until the service's deadline for work, and asks the service for more time
+// once half of the time for the pause has passed. Reports work that misses the deadline, since such
+// a program cannot take turns.
 bool Leases::pause_for(const ReclaimDemand& demand) {
   if (tenant_.is_paused()) {
     leave_again();
@@ -165,7 +166,7 @@ bool Leases::pause_for(const ReclaimDemand& demand) {
   if (!paused.ok()) {
     CUVMM_LOG_RARELY(Info, "the node's service asked for a pause: %s",
                      paused.error().text().c_str());
-    // What had been released, others may have taken.
+    // A program that is paused stays paused: others may have taken the memory that it released.
     if (!tenant_.is_paused()) return false;
   }
   note_what_is_away();
@@ -223,8 +224,8 @@ void Leases::wait_for_group(Holding& holding, std::uint64_t until) {
   heard_.wait_for(holding, std::chrono::nanoseconds{until - std::min(until, now_ns())});
 }
 
-// Waits until `until` for the service's next step. Returns false if its calls are to run, if only
-// for a moment.
+// Waits until `until` for the service's next step. Returns false if calls have to run again, even
+// briefly.
 bool Leases::may_move_with_group(std::uint64_t until) {
   Holding holding{lock_};
   while (!group_step_ && standing_ == Standing::Connected && now_ns() < until) {
@@ -233,8 +234,8 @@ bool Leases::may_move_with_group(std::uint64_t until) {
   return group_step_ && group_step_->step == GroupStep::Move;
 }
 
-// A member of a group holds its calls until all members do, and then moves its memory; it lets them
-// run in between if the service says so.
+// Holds the program's calls until all members of the group hold theirs, then moves its memory. Lets
+// calls run in between if the service says so.
 Result<void> Leases::pause_with_group(Duration within, const ReclaimDemand& demand,
                                       const std::function<void()>& has_released) {
   const std::uint64_t until = now_ns() + static_cast<std::uint64_t>(within.count()) * 1000;
@@ -242,8 +243,13 @@ Result<void> Leases::pause_with_group(Duration within, const ReclaimDemand& dema
     const Holding holding{lock_};
     send(StandsStill{demand.revision, has_ended_work});
   };
-  // Work that only takes long would never end if the others went on each time. So wait longer each
-  // time.
+  {
+    const Holding holding{lock_};
+    // An earlier pause that failed may have left its last step.
+    if (group_step_ && group_step_->revision != demand.revision) group_step_.reset();
+  }
+  // Work that merely takes long looks like work that spins on other members. If these ran on each
+  // time, the group would never stand still, so wait longer each time.
   for (std::uint64_t patience = shortest_patience;; patience *= 2) {
     {
       Holding holding{lock_};
@@ -276,8 +282,8 @@ Result<void> Leases::pause_with_group(Duration within, const ReclaimDemand& dema
   }
 }
 
-// Once calls are held, asks for the memory that was moved away. What arrives in parts is filled
-// while the rest is on its way, so that copies in both directions of the link overlap.
+// Once calls are held, asks for the memory that was moved away. Fills parts that have arrived while
+// the rest is on its way, so that copies in both directions of the link overlap.
 void Leases::bring_back(std::uint64_t now) {
   if (!tenant_.is_paused()) {
     paused_at_ = 0;  // something else resumed it
@@ -361,7 +367,7 @@ void Leases::report(std::uint64_t now) {
     Leased& place = places_[i];
     const bool is_short = now < place.short_until;
     const bool was_short = !is_short && std::exchange(place.short_until, 0) != 0;
-    // It is about to fill what it has asked for.
+    // A returning program is about to fill the memory that it asked for.
     const Pending* const asked = find(place.comes_back_with);
     const bool comes_back = asked != nullptr && asked->state == Pending::State::Waits;
     const Size surplus = comes_back ? 0 : budget->surplus();

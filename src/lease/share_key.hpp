@@ -11,7 +11,7 @@
 
 namespace cuvmm::lease {
 
-// A digest. The service is trusted with the handle, so the digest need not hide it.
+// Returns a digest of the handle. It need not hide the handle, since the service may know it.
 inline node::ShareKey share_key_of(std::span<const std::byte> handle, std::uint64_t where = 0) {
   node::ShareKey key;
   for (std::size_t half = 0; half < 2; ++half) {
@@ -26,8 +26,8 @@ inline node::ShareKey share_key_of(std::span<const std::byte> handle, std::uint6
   return key;
 }
 
-// The driver may tell handles of different processes apart by process numbers alone, which recur in
-// other PID namespaces.
+// The driver may distinguish handles of different processes only by PID, and PIDs recur in other
+// namespaces.
 inline node::ShareKey share_key_of_drivers(std::span<const std::byte> handle) {
   return share_key_of(handle, share::namespace_of_processes());
 }

@@ -27,31 +27,31 @@ class Tenant {
   // True if there was no call since the last query and no work is in flight.
   virtual bool is_idle() = 0;
 
-  // What the pause of a group's member depends on; by default it is a pause of its own.
+  // Coordinate a pause with the other members of a group. By default there are none.
   struct Fellows {
-    // Polled while calls and work in flight have not ended. False: let the calls run.
+    // Polled until calls and work in flight have ended. False calls off the pause.
     std::function<bool()> still_working = [] { return true; };
-    // Called once they have ended. False: the same.
+    // Called once they have ended. False calls off the pause.
     std::function<bool()> may_move = [] { return true; };
   };
   // Like Pauser: TimedOut if calls and work do not end in time, or if the pause is called off.
-  // Calls `has_released` while it releases memory. After another Error the program may be paused
-  // all the same.
+  // Calls `has_released` while it releases memory. After any other Error the program may still be
+  // paused.
   virtual Result<void> pause(Duration within, const Fellows& fellows,
                              const std::function<void()>& has_released) = 0;
-  enum class Come : std::uint8_t { Whole, Partly };  // Partly: what finds no room stays on the host
+  enum class Come : std::uint8_t { Whole, Partly };  // Partly: the rest stays on the host
   virtual Result<void> resume(Come how) = 0;
-  // While paused: brings back as much as its leases have room for, ahead of the resume; and takes
-  // that off the devices again.
+  // While paused: brings back as much as the leases have room for, ahead of the resume.
   virtual void return_ahead() = 0;
+  // Moves that memory off the devices again.
   virtual void leave_again() = 0;
   virtual bool is_paused() const = 0;
   // Whether calls wait for the end of the pause, in cuvmm or in the driver.
   virtual bool has_held_calls() const = 0;
-  // Then, or halfway there, it makes no driver call and cannot resume.
+  // Also true halfway. Such a program makes no driver call and cannot resume.
   virtual bool is_off_devices() const = 0;
-  // On behalf of whoever takes it off its devices or brings it back: State, LeaveDevices, HasLeft
-  // and HasReturned of share::ControlWhat.
+  // Answers the process that takes this one off its devices or brings it back. The request is
+  // State, LeaveDevices, HasLeft or HasReturned of share::ControlWhat.
   virtual share::ControlAnswer agree(const share::ControlRequest& request) = 0;
 
   // Runs `wait` while this thread's call does not count as in progress.

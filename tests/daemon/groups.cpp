@@ -100,6 +100,12 @@ TEST_F(PausesOfAGroup, MoveNobodyIfOneDoesNotPause) {
   EXPECT_EQ(told(1), GroupStep::Run);
 }
 
+TEST_F(PausesOfAGroup, LetAMemberWhoseWorkGoesOnRunIfOneDoesNotPause) {
+  pauses.reported(1, {11, false});
+  pauses.ended(2, 12, ReclaimEnd::Refused);
+  EXPECT_EQ(told(1), GroupStep::Run);
+}
+
 TEST(LeasedBudgets, PauseWithTheirGroupOnlyWhenAllStandStill) {
   LeasedWorld world;
   world.begin();
@@ -126,6 +132,31 @@ TEST(LeasedBudgets, PauseWithTheirGroupOnlyWhenAllStandStill) {
   EXPECT_EQ(answer.outcome, ReclaimOutcome::Applied);
   EXPECT_EQ(answer.returned, 8 * MiB);
   EXPECT_TRUE(world.tenant.paused);
+}
+
+void demand_pause_with_group(LeasedWorld& world, Revision revision, std::uint64_t within_us) {
+  world.service.say(PauseWithGroup{revision});
+  world.service.say(ReclaimDemand{.revision = revision,
+                                  .place = a_device,
+                                  .step = ReclaimStep::Pause,
+                                  .bytes = 8 * MiB,
+                                  .within = within_us});
+}
+
+TEST(LeasedBudgets, PauseWithTheirGroupAfterAPauseThatWasCalledOff) {
+  LeasedWorld world;
+  world.begin();
+  ASSERT_TRUE(world.commit(8 * MiB, [&] { world.service.grant_next(); }));
+  world.tenant.held = 8 * MiB;
+  demand_pause_with_group(world, 5, 300'000);
+  EXPECT_TRUE(world.service.hear<StandsStill>().has_ended_work);
+  world.service.say(NextGroupStep{5, GroupStep::Run});
+  EXPECT_EQ(world.service.hear<ReclaimAnswer>().outcome, ReclaimOutcome::Deferred);
+  EXPECT_EQ(world.service.hear<ReclaimAnswer>().outcome, ReclaimOutcome::Refused);
+  demand_pause_with_group(world, 6, 20'000'000);
+  EXPECT_EQ(world.service.hear<StandsStill>().revision, 6U);
+  world.service.say(NextGroupStep{6, GroupStep::Move});
+  EXPECT_EQ(world.service.hear<ReclaimAnswer>().outcome, ReclaimOutcome::Applied);
 }
 
 // A client of the service in group "job" that holds memory and pauses with its group.
