@@ -25,17 +25,29 @@ void ServedPools::created(CUmemoryPool handle, const CUmemPoolProps& properties)
   created_[handle] = properties.location.id;
 }
 
+ServedPools::Leaving ServedPools::about_to_end(CUmemoryPool handle) {
+  Leaving leaving;
+  const Writing writing{lock_};
+  leaving.created = created_.extract(handle);
+  // The program cannot end a device's default pool, which it has not created.
+  if (!leaving.created.empty()) leaving.memory = pools_.extract(handle);
+  return leaving;
+}
+
+void ServedPools::stayed(Leaving pool) {
+  const Writing writing{lock_};
+  created_.insert(std::move(pool.created));
+  pools_.insert(std::move(pool.memory));  // nothing if it has not been used yet
+}
+
 // The pool is kept aside while the program holds memory of it.
-void ServedPools::ended(CUmemoryPool handle) {
+void ServedPools::ended(Leaving pool) {
   current_changed();
+  if (pool.memory.empty()) return;
   {
     const Writing writing{lock_};
-    created_.erase(handle);
-    const auto found = pools_.find(handle);
-    if (found == pools_.end()) return;
-    found->second->end();
-    ended_.push_back(std::move(found->second));
-    pools_.erase(found);
+    pool.memory.mapped()->end();
+    ended_.push_back(std::move(pool.memory.mapped()));
   }
   settle_ended();
 }

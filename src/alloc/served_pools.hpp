@@ -34,7 +34,13 @@ class ServedPools {
   PoolMemory* serve_current(int ordinal);
 
   void created(CUmemoryPool handle, const CUmemPoolProps& properties);
-  void ended(CUmemoryPool handle);
+  // The records of a pool that is about to end. They leave before the driver ends the pool, since
+  // the driver may then give the handle to a new one. stayed() puts them back if the driver
+  // refuses.
+  class Leaving;
+  Leaving about_to_end(CUmemoryPool handle);
+  void ended(Leaving pool);
+  void stayed(Leaving pool);
   void current_changed();
   // Call after the program has waited for work: applies the pools' release thresholds.
   void program_waited();
@@ -68,15 +74,24 @@ class ServedPools {
   void settle_ended();
   int device_of_default_pool(CUmemoryPool handle) const;
 
+  using Pools = std::unordered_map<CUmemoryPool, std::unique_ptr<PoolMemory>>;
+  using Created = std::unordered_map<CUmemoryPool, int>;
+
   const Parts parts_;
   const Driver& driver_;
 
   mutable SharedLock lock_{LockOrder::Pools};  // guards what follows
   std::array<PoolsOfDevice, AccessSet::most_devices> of_devices_;
-  std::unordered_map<CUmemoryPool, std::unique_ptr<PoolMemory>> pools_;  // from the first use on
-  std::unordered_map<CUmemoryPool, int> created_;   // those that we serve, and the device of each
+  Pools pools_;                                     // from the first use on
+  Created created_;                                 // those that we serve, and the device of each
   std::vector<std::unique_ptr<PoolMemory>> ended_;  // may still hold memory
   std::atomic<std::uint64_t> changes_{0};           // written under the lock
+};
+
+class ServedPools::Leaving {
+  friend class ServedPools;
+  Created::node_type created;
+  Pools::node_type memory;
 };
 
 }  // namespace cuvmm

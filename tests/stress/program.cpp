@@ -199,8 +199,9 @@ CUmemoryPool Program::make_pool(int device) {
 }
 
 void Program::end_pool(CUmemoryPool pool) {
+  ServedPools::Leaving leaving = memory().pools().about_to_end(pool);
   GIVEN(driver().cuMemPoolDestroy(pool));
-  memory().pools().ended(pool);
+  memory().pools().ended(std::move(leaving));
 }
 
 void Program::trim(CUmemoryPool pool, Size keep) {

@@ -114,10 +114,49 @@ void use_and_end_both(Memory& memory) {
   EXPECT_EQ(memory.allocate_ordered(&address, large, pool, StreamName{}), Answer{CUDA_SUCCESS});
   EXPECT_EQ(memory.free_ordered(address, StreamName{}), Answer{CUDA_SUCCESS});
   GIVEN(synchronize());
-  memory.pools().ended(pool);
+  ServedPools::Leaving leaving = memory.pools().about_to_end(pool);
   GIVEN(driver().cuMemPoolDestroy(pool));
+  memory.pools().ended(std::move(leaving));
   GIVEN(own.destroy());
   memory.contexts().ended(context);
+}
+
+// A pool of device 0 that the program has created and allocated memory from.
+struct UsedPool {
+  explicit UsedPool(Memory& memory) {
+    properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+    GIVEN(driver().cuMemPoolCreate(&handle, &properties));
+    memory.pools().created(handle, properties);
+    EXPECT_EQ(memory.allocate_ordered(&address, large, handle, StreamName{}), Answer{CUDA_SUCCESS});
+  }
+  ~UsedPool() { EXPECT_CUDA(driver().cuMemPoolDestroy(handle)); }
+  CUmemPoolProps properties{};
+  CUmemoryPool handle = nullptr;
+  CUdeviceptr address = 0;
+};
+
+TEST_F(MemoryTest, APoolThatTheDriverRefusesToEndIsServedAsBefore) {
+  UsedPool pool{memory()};
+  PoolMemory* const before = memory().pools().serve(pool.handle);
+  memory().pools().stayed(memory().pools().about_to_end(pool.handle));
+  EXPECT_EQ(memory().pools().serve(pool.handle), before);
+  EXPECT_EQ(memory().free_ordered(pool.address, StreamName{}), Answer{CUDA_SUCCESS});
+}
+
+// Between the driver's end of a pool and our record of it, another thread's new pool may get the
+// handle.
+TEST_F(MemoryTest, ANewPoolWithTheHandleOfOneThatEndsIsServedByItself) {
+  UsedPool pool{memory()};
+  PoolMemory* const before = memory().pools().serve(pool.handle);
+  ServedPools::Leaving leaving = memory().pools().about_to_end(pool.handle);
+  memory().pools().created(pool.handle, pool.properties);
+  PoolMemory* const next = memory().pools().serve(pool.handle);
+  memory().pools().ended(std::move(leaving));
+  EXPECT_NE(next, nullptr);
+  EXPECT_NE(next, before);
+  EXPECT_EQ(memory().pools().serve(pool.handle), next);
+  EXPECT_EQ(memory().free_ordered(pool.address, StreamName{}), Answer{CUDA_SUCCESS});
 }
 
 TEST_F(MemoryTest, PoolsAndContextsThatComeAndGoLeaveNothingBehind) {

@@ -46,9 +46,16 @@ CUVMM_HOOK(cuMemPoolCreate, CUmemoryPool* pool, const CUmemPoolProps* properties
 }
 
 CUVMM_HOOK(cuMemPoolDestroy, CUmemoryPool pool) {
+  Serving* const serving = forward.engine().serving();
+  if (serving == nullptr) return forward(pool);
+  ServedPools& pools = serving->memory.pools();
+  ServedPools::Leaving leaving = pools.about_to_end(pool);
   const CUresult answer = forward(pool);
-  Serving* serving = forward.engine().serving();
-  if (serving != nullptr && answer == CUDA_SUCCESS) serving->memory.pools().ended(pool);
+  if (answer == CUDA_SUCCESS) {
+    pools.ended(std::move(leaving));
+  } else {
+    pools.stayed(std::move(leaving));
+  }
   return answer;
 }
 
