@@ -13,8 +13,8 @@ namespace cuvmm {
 
 enum class Access : std::uint8_t { None, Read, ReadWrite };
 
-// Which devices may use memory through one mapping, and how. A value of two words. Devices beyond
-// the 64th are not served.
+// The devices that may access memory through one mapping, each read-only or read-write. Two words,
+// passed by value. cuvmm does not serve devices beyond the 64th.
 class AccessSet {
  public:
   static constexpr int most_devices = 64;
@@ -56,8 +56,8 @@ class AccessSet {
   std::uint64_t writers_ = 0;
 };
 
-// The arguments to cuMemSetAccess that change access from `before` to `after`: one line for each
-// device in either, so that access that a device loses is revoked.
+// The cuMemSetAccess descriptors that change access from `before` to `after`: one for each device
+// in either set, so that a device that drops out loses its access.
 class AccessChange {
  public:
   AccessChange(const AccessSet& before, const AccessSet& after);

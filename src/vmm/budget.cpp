@@ -19,7 +19,7 @@ Result<Commitment> Budget::commit(Size size) {
 Size Budget::missing(const Error& refused, Size wanted) const {
   const bool refused_by_driver = refused.driver_code != 0;
   const Size room = refused_by_driver ? 0 : available();
-  // Room for all of it means that the limit did not refuse: a lessor did.
+  // If the limit has room for all of it, the limit did not refuse it: a lessor did.
   return wanted > room ? wanted - room : wanted;
 }
 

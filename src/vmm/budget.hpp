@@ -27,7 +27,8 @@ class Commitment {
   ~Commitment();
 
   Size size() const { return budget_ != nullptr ? size_ : 0; }
-  // Leaves ending it to the caller: Commitment{budget, size} is the same commitment again.
+  // Disarms the destructor. The caller returns the bytes later by recreating the commitment as
+  // Commitment{budget, size}.
   void keep() { budget_ = nullptr; }
 
  private:
@@ -52,8 +53,8 @@ class Budget {
 
   virtual Size available() const = 0;
 
-  // How many bytes must be released here before `wanted` bytes can be taken, which were `refused`:
-  // those beyond the limit if the limit refused, and all of them if the driver or a lessor did.
+  // How many bytes must be released here before a refused request for `wanted` bytes can succeed:
+  // those beyond the limit if the limit refused it, all of them if the driver or a lessor did.
   Size missing(const Error& refused, Size wanted) const;
 
  protected:
@@ -78,7 +79,8 @@ class LocalBudget : public Budget {
 
   Size held_bytes() const { return held_.load(std::memory_order_relaxed); }
   Size committed_bytes() const;  // without the program's own memory
-  // For memory that is committed, and that the program takes from the driver itself.
+  // Move committed bytes to the native count, and back: the program takes them from the driver
+  // itself.
   void count_as_native(Size size) { native_.fetch_add(size, std::memory_order_relaxed); }
   void count_no_longer_as_native(Size size) { native_.fetch_sub(size, std::memory_order_relaxed); }
   void note_native(Size size) override;
@@ -90,13 +92,14 @@ class LocalBudget : public Budget {
   bool grant(Size size) override { return hold(size, limit()).has_value(); }
   void take_back(Size size) override;
   Size held() const { return held_.load(); }
-  // Returns what is held then; nothing if that would exceed `most`.
+  // Adds `size` to the held bytes and returns the new total. If that would exceed `most`, changes
+  // nothing and returns nullopt.
   std::optional<Size> hold(Size size, Size most);
 
  private:
   std::atomic<Size> limit_;
-  // Committed and native together: one number to compare and swap. Changed in one order with what a
-  // LeasedBudget may hold.
+  // Committed and native bytes in one atomic, so that one compare-and-swap enforces the limit.
+  // Writes are sequentially consistent with those of LeasedBudget::may_hold_.
   std::atomic<Size> held_{0};
   std::atomic<Size> native_{0};  // the native part of held_
 };

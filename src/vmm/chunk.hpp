@@ -19,8 +19,8 @@ class Chunk {
   // `size` must be a multiple of granularity_of(where).
   static Result<Chunk> create(const Driver& driver, Size size, Location where, Export exportable);
 
-  // For chunks of the program itself, which no trace shows as ours. The first creates one with the
-  // properties that the program wanted; the second takes over a reference.
+  // For the program's own chunks, which traces do not attribute to cuvmm. create_as() creates one
+  // with the properties that the program requested; adopt() takes over one of its references.
   static Result<Chunk> create_as(const Driver& driver, Size size,
                                  const CUmemAllocationProp& properties);
   static Chunk adopt(const Driver& driver, CUmemGenericAllocationHandle handle, Size size,

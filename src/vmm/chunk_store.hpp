@@ -10,8 +10,8 @@
 
 namespace cuvmm {
 
-// What a store holds at one location. physical_in_use, physical_free and physical_unreleased count
-// against the budget.
+// The bytes that a store holds at one location. physical_in_use, physical_free and
+// physical_unreleased count against the budget.
 struct ChunkCounters {
   Size physical_in_use = 0;    // chunks with references; including exported ones
   Size physical_free = 0;      // kept for later requests
@@ -32,8 +32,8 @@ struct ChunkCounters {
 class ChunkStore {
  public:
   explicit ChunkStore(const Driver& driver);
-  // Releases free chunks. Chunks still in use keep alive what they need of the store, and are
-  // released with their last reference.
+  // Releases free chunks. Chunks still in use keep the parts of the store alive that they need, and
+  // are released with their last reference.
   ~ChunkStore();
   ChunkStore(const ChunkStore&) = delete;
   ChunkStore& operator=(const ChunkStore&) = delete;
@@ -51,7 +51,7 @@ class ChunkStore {
   // A chunk from elsewhere: a free one of that size, else a new one within the budget of its place.
   // OutOfMemory if no place has any.
   Result<ChunkRef> take_spilled(Size size, Export exportable = Export::No);
-  // What is held elsewhere, over all places, and how much more is available there.
+  // The bytes held elsewhere, over all places, and how many more are available there.
   ChunkCounters spilled() const;
   Size spill_room() const;
   // Creates one more free chunk on the host, ready for the next request, because pinning takes

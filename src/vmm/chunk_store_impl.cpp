@@ -13,46 +13,46 @@ Result<void> ChunkStore::Impl::add(Location where, std::shared_ptr<Budget> budge
                                    LocalChunks::For purpose, Size most_free) {
   const Size granule = TRY(granularity_of(driver_, where));
   const Holding holding{lock_};
-  if (shelf_at(where) != nullptr) return Error::invalid("serve a location", "it is served already");
-  impl_.push_back(std::make_unique<LocalChunks>(
+  if (local_at(where) != nullptr) return Error::invalid("serve a location", "it is served already");
+  locals_.push_back(std::make_unique<LocalChunks>(
       LocalChunks{where, purpose, std::move(budget), granule, most_free, {}, 0, 0, 0}));
   if (purpose == LocalChunks::For::Spilling) spills_.store(true, std::memory_order_release);
   return {};
 }
 
-LocalChunks* ChunkStore::Impl::find_shelf(Location where) const {
+LocalChunks* ChunkStore::Impl::find_local(Location where) const {
   const Holding holding{lock_};
-  return shelf_at(where);
+  return local_at(where);
 }
 
-LocalChunks* ChunkStore::Impl::shelf_at(Location where) const {
-  for (const auto& shelf : impl_) {
-    if (shelf->location == where) return shelf.get();
+LocalChunks* ChunkStore::Impl::local_at(Location where) const {
+  for (const auto& local : locals_) {
+    if (local->location == where) return local.get();
   }
   return nullptr;
 }
 
 ChunkRef ChunkStore::Impl::in_use(StoredChunk* chunk) {
   chunk->references.store(1, std::memory_order_relaxed);
-  chunk->shelf->in_use += chunk->chunk.size();
+  chunk->local->in_use += chunk->chunk.size();
   return ChunkRef::taking(chunk);
 }
 
 ChunkRef ChunkStore::Impl::take_free(const ChunkKind& kind) {
   const Holding holding{lock_};
-  LocalChunks* const shelf = shelf_at(kind.location);
-  if (shelf == nullptr) return {};
-  StoredChunk* const chunk = shelf->free.pop(kind.size, kind.exportable);
+  LocalChunks* const local = local_at(kind.location);
+  if (local == nullptr) return {};
+  StoredChunk* const chunk = local->free.pop(kind.size, kind.exportable);
   return chunk != nullptr ? in_use(chunk) : ChunkRef{};
 }
 
 std::vector<ChunkRef> ChunkStore::Impl::take_free(const ChunkKind& kind, std::size_t most) {
   std::vector<ChunkRef> taken;
   const Holding holding{lock_};
-  LocalChunks* const shelf = shelf_at(kind.location);
-  if (shelf == nullptr) return taken;
+  LocalChunks* const local = local_at(kind.location);
+  if (local == nullptr) return taken;
   while (taken.size() < most) {
-    StoredChunk* const chunk = shelf->free.pop(kind.size, kind.exportable);
+    StoredChunk* const chunk = local->free.pop(kind.size, kind.exportable);
     if (chunk == nullptr) break;
     taken.push_back(in_use(chunk));
   }
@@ -61,15 +61,15 @@ std::vector<ChunkRef> ChunkStore::Impl::take_free(const ChunkKind& kind, std::si
 
 Result<ChunkRef> ChunkStore::Impl::make(const ChunkKind& kind, Size still_wanted,
                                         const ReclaimClient* asker) {
-  LocalChunks* const shelf = find_shelf(kind.location);
-  if (shelf == nullptr) return Error::invalid("take chunk", "no memory of that place is kept here");
-  if (kind.size == 0 || !is_multiple(kind.size, shelf->granule)) {
+  LocalChunks* const local = find_local(kind.location);
+  if (local == nullptr) return Error::invalid("take chunk", "no memory of that place is kept here");
+  if (kind.size == 0 || !is_multiple(kind.size, local->granule)) {
     return Error::invalid("take chunk", "size is not in granules", kind.size);
   }
-  Result<ChunkRef> made = try_to_make(kind, *shelf);
+  Result<ChunkRef> made = try_to_make(kind, *local);
   if (made.ok() || made.error().kind != ErrorKind::OutOfMemory) return made;
 
-  Size missing = shelf->budget->missing(made.error(), still_wanted);
+  Size missing = local->budget->missing(made.error(), still_wanted);
   const Size released = release_free(kind.location, missing);
   if (released < missing) {
     missing -= released;
@@ -78,36 +78,36 @@ Result<ChunkRef> ChunkStore::Impl::make(const ChunkKind& kind, Size still_wanted
     if (ChunkRef free = take_free(kind)) return free;
     release_free(kind.location, missing);
   }
-  made = try_to_make(kind, *shelf);
+  made = try_to_make(kind, *local);
   if (made.ok()) return made;
   Error error = made.error();
   if (error.kind == ErrorKind::OutOfMemory) {
     error.asked = kind.size;
-    error.available = shelf->budget->available();
+    error.available = local->budget->available();
   }
   return error;
 }
 
-// The commitment is not stored: the chunk's size and its shelf's budget define it.
-Result<StoredChunk*> ChunkStore::Impl::create(const ChunkKind& kind, LocalChunks& shelf) {
-  Commitment right = TRY(shelf.budget->commit(kind.size));
+// The commitment is not stored: the chunk's size and its location's budget define it.
+Result<StoredChunk*> ChunkStore::Impl::create(const ChunkKind& kind, LocalChunks& local) {
+  Commitment right = TRY(local.budget->commit(kind.size));
   Chunk created = TRY(Chunk::create(driver_, kind.size, kind.location, kind.exportable));
   right.keep();
-  return new StoredChunk{std::move(created), this, shelf};
+  return new StoredChunk{std::move(created), this, local};
 }
 
 // Returns the commitment to the budget, which may take locks of its own. If the handle is not
 // released yet, the chunk's destructor releases it, or defers that.
 void ChunkStore::Impl::end(StoredChunk* chunk) {
-  const Commitment right{*chunk->shelf->budget, chunk->chunk.size()};
+  const Commitment right{*chunk->local->budget, chunk->chunk.size()};
   delete chunk;
 }
 
-Result<ChunkRef> ChunkStore::Impl::try_to_make(const ChunkKind& kind, LocalChunks& shelf) {
-  StoredChunk* const chunk = TRY(create(kind, shelf));
+Result<ChunkRef> ChunkStore::Impl::try_to_make(const ChunkKind& kind, LocalChunks& local) {
+  StoredChunk* const chunk = TRY(create(kind, local));
   const Holding holding{lock_};
   ++chunk_count_;
-  shelf.free.join(*chunk);
+  local.free.join(*chunk);
   return in_use(chunk);
 }
 
@@ -116,19 +116,19 @@ void ChunkStore::Impl::come_home(ChunkRecord* record) {
   StoredChunk* going = nullptr;  // a list; these chunks keep this object alive until released
   {
     const Holding holding{lock_};
-    LocalChunks& shelf = *chunk->shelf;
-    if (shelf.purpose == LocalChunks::For::Spilling) {
+    LocalChunks& local = *chunk->local;
+    if (local.purpose == LocalChunks::For::Spilling) {
       record_spill(TraceEvent::Fetch, chunk->chunk);
     };
-    shelf.in_use -= chunk->chunk.size();
+    local.in_use -= chunk->chunk.size();
     const bool exported = chunk->exported.load(std::memory_order_relaxed);
-    if (exported) shelf.exported -= chunk->chunk.size();
+    if (exported) local.exported -= chunk->chunk.size();
     if (exported || closed_) {
       going = chunk;
     } else {
-      shelf.free.push(*chunk);
-      while (shelf.free.free_bytes() > shelf.most_free) {
-        StoredChunk* const oldest = shelf.free.pop_oldest();
+      local.free.push(*chunk);
+      while (local.free.free_bytes() > local.most_free) {
+        StoredChunk* const oldest = local.free.pop_oldest();
         oldest->newer = std::exchange(going, oldest);
       }
     }
@@ -138,20 +138,20 @@ void ChunkStore::Impl::come_home(ChunkRecord* record) {
 
 void ChunkStore::Impl::was_exported(const ChunkRecord& record) {
   const Holding holding{lock_};
-  static_cast<const StoredChunk&>(record).shelf->exported += record.chunk.size();
+  static_cast<const StoredChunk&>(record).local->exported += record.chunk.size();
 }
 
 bool ChunkStore::Impl::release(StoredChunk* chunk) {
   const bool released = chunk->chunk.release().ok() || chunk->chunk.release().ok();
   {
     const Holding holding{lock_};
-    LocalChunks& shelf = *chunk->shelf;
+    LocalChunks& local = *chunk->local;
     if (!released && !closed_) {
-      shelf.unreleased += chunk->chunk.size();
+      local.unreleased += chunk->chunk.size();
       unreleased_.push_back(chunk);
       return false;
     }
-    shelf.free.leave(*chunk);
+    local.free.leave(*chunk);
   }
   end(chunk);
   std::shared_ptr<Impl> last;  // destroyed after the lock is released
@@ -165,13 +165,13 @@ void ChunkStore::Impl::retry_unreleased() {
   {
     const Holding holding{lock_};
     again.swap(unreleased_);
-    for (const StoredChunk* chunk : again) chunk->shelf->unreleased -= chunk->chunk.size();
+    for (const StoredChunk* chunk : again) chunk->local->unreleased -= chunk->chunk.size();
   }
   for (StoredChunk* chunk : again) release(chunk);
 }
 
 template <class More>
-Size ChunkStore::Impl::release_while(LocalChunks& shelf, More more) {
+Size ChunkStore::Impl::release_while(LocalChunks& local, More more) {
   Size released = 0;
   std::uint32_t count = 0;
   for (;;) {
@@ -179,11 +179,11 @@ Size ChunkStore::Impl::release_while(LocalChunks& shelf, More more) {
     Size kept = 0;
     {
       const Holding holding{lock_};
-      if (more(released)) chunk = shelf.free.pop_oldest();
-      kept = shelf.free.free_bytes();
+      if (more(released)) chunk = local.free.pop_oldest();
+      kept = local.free.free_bytes();
     }
     if (chunk == nullptr) {
-      if (count != 0) record_trim(shelf.location, released, kept, count);
+      if (count != 0) record_trim(local.location, released, kept, count);
       return released;
     }
     const Size size = chunk->chunk.size();
@@ -202,16 +202,16 @@ void ChunkStore::Impl::record_trim(Location where, Size released, Size kept, std
 
 Size ChunkStore::Impl::trim(Location where, Size down_to) {
   retry_unreleased();
-  LocalChunks* const shelf = find_shelf(where);
-  if (shelf == nullptr) return 0;
-  return release_while(*shelf, [&](Size) { return shelf->free.free_bytes() > down_to; });
+  LocalChunks* const local = find_local(where);
+  if (local == nullptr) return 0;
+  return release_while(*local, [&](Size) { return local->free.free_bytes() > down_to; });
 }
 
 Size ChunkStore::Impl::release_free(Location where, Size wanted) {
   retry_unreleased();
-  LocalChunks* const shelf = find_shelf(where);
-  if (shelf == nullptr) return 0;
-  return release_while(*shelf, [&](Size released) { return released < wanted; });
+  LocalChunks* const local = find_local(where);
+  if (local == nullptr) return 0;
+  return release_while(*local, [&](Size released) { return released < wanted; });
 }
 
 void ChunkStore::Impl::close(const std::shared_ptr<Impl>& impl) {
@@ -221,8 +221,8 @@ void ChunkStore::Impl::close(const std::shared_ptr<Impl>& impl) {
     impl->closed_ = true;
     if (impl->chunk_count_ != 0) impl->self_ = impl;
     going.swap(impl->unreleased_);
-    for (const auto& shelf : impl->impl_) {
-      while (StoredChunk* chunk = shelf->free.pop_oldest()) going.push_back(chunk);
+    for (const auto& local : impl->locals_) {
+      while (StoredChunk* chunk = local->free.pop_oldest()) going.push_back(chunk);
     }
   }
   for (StoredChunk* chunk : going) impl->release(chunk);
@@ -230,42 +230,42 @@ void ChunkStore::Impl::close(const std::shared_ptr<Impl>& impl) {
 
 ChunkCounters ChunkStore::Impl::counters(Location where) const {
   const Holding holding{lock_};
-  const LocalChunks* const shelf = shelf_at(where);
-  return shelf != nullptr ? counters_of(*shelf) : ChunkCounters{};
+  const LocalChunks* const local = local_at(where);
+  return local != nullptr ? counters_of(*local) : ChunkCounters{};
 }
 
-ChunkCounters ChunkStore::Impl::counters_of(const LocalChunks& shelf) {
-  return {.physical_in_use = shelf.in_use,
-          .physical_free = shelf.free.free_bytes(),
-          .physical_exported = shelf.exported,
-          .physical_unreleased = shelf.unreleased};
+ChunkCounters ChunkStore::Impl::counters_of(const LocalChunks& local) {
+  return {.physical_in_use = local.in_use,
+          .physical_free = local.free.free_bytes(),
+          .physical_exported = local.exported,
+          .physical_unreleased = local.unreleased};
 }
 
 Budget* ChunkStore::Impl::budget(Location where) const {
   const Holding holding{lock_};
-  const LocalChunks* const shelf = shelf_at(where);
-  return shelf != nullptr ? shelf->budget.get() : nullptr;
+  const LocalChunks* const local = local_at(where);
+  return local != nullptr ? local->budget.get() : nullptr;
 }
 
 InvariantViolation ChunkStore::Impl::violation() const {
   const Holding holding{lock_};
   std::size_t free_or_gone = unreleased_.size();
-  for (const auto& shelf : impl_) {
+  for (const auto& local : locals_) {
     const auto complain = [&](const char* what) {
-      return "chunk store, " + shelf->location.print() + ": " + what;
+      return "chunk store, " + local->location.print() + ": " + what;
     };
-    if (const InvariantViolation found = shelf->free.violation(shelf.get())) {
-      return "chunk store, " + shelf->location.print() + ": " + *found;
+    if (const InvariantViolation found = local->free.violation(local.get())) {
+      return "chunk store, " + local->location.print() + ": " + *found;
     }
-    if (shelf->exported > shelf->in_use) return complain("more is exported than in use");
-    if (!is_multiple(shelf->in_use, shelf->granule))
+    if (local->exported > local->in_use) return complain("more is exported than in use");
+    if (!is_multiple(local->in_use, local->granule))
       return complain("bytes in use are not whole granules");
     Size unreleased = 0;
     for (const StoredChunk* chunk : unreleased_) {
-      if (chunk->shelf == shelf.get()) unreleased += chunk->chunk.size();
+      if (chunk->local == local.get()) unreleased += chunk->chunk.size();
     }
-    if (unreleased != shelf->unreleased) return complain("unreleased bytes are counted wrongly");
-    free_or_gone += shelf->free.free_count();
+    if (unreleased != local->unreleased) return complain("unreleased bytes are counted wrongly");
+    free_or_gone += local->free.free_count();
   }
   if (free_or_gone > chunk_count_) return "chunk store: more chunks are free than there are";
   return {};

@@ -63,29 +63,30 @@ class ChunkStore::Impl final : private ChunkHome {
   void come_home(ChunkRecord* record) override;
   void was_exported(const ChunkRecord& record) override;
 
-  LocalChunks* find_shelf(Location where) const;
-  LocalChunks* shelf_at(Location where) const;  // under the lock
-  Result<ChunkRef> try_to_make(const ChunkKind& kind, LocalChunks& shelf);
-  // Creates a chunk within the budget; ends a chunk that the driver has released.
-  Result<StoredChunk*> create(const ChunkKind& kind, LocalChunks& shelf);
+  LocalChunks* find_local(Location where) const;
+  LocalChunks* local_at(Location where) const;  // under the lock
+  Result<ChunkRef> try_to_make(const ChunkKind& kind, LocalChunks& local);
+  // create() makes a chunk within the budget. end() destroys a chunk and returns its bytes to the
+  // budget.
+  Result<StoredChunk*> create(const ChunkKind& kind, LocalChunks& local);
   static void end(StoredChunk* chunk);
-  // Releases free chunks of the shelf while `more` returns true. Returns how many bytes.
+  // Releases free chunks of the local while `more` returns true. Returns how many bytes.
   template <class More>
-  Size release_while(LocalChunks& shelf, More more);
+  Size release_while(LocalChunks& local, More more);
   static void record_trim(Location where, Size released, Size kept, std::uint32_t chunks);
   // Not under the lock, because the driver call is slow.
   bool release(StoredChunk* chunk);
   void retry_unreleased();
   ChunkRef in_use(StoredChunk* chunk);
-  static ChunkCounters counters_of(const LocalChunks& shelf);
+  static ChunkCounters counters_of(const LocalChunks& local);
   Result<ChunkRef> take_spilled_at(const ChunkKind& kind);
   void record_spill(TraceEvent event, const Chunk& chunk) const;
 
   const Driver& driver_;
   ReclaimClients clients_;
 
-  mutable Lock lock_{LockOrder::ChunkStore};        // guards what follows
-  std::vector<std::unique_ptr<LocalChunks>> impl_;  // few, one per location; never removed
+  mutable Lock lock_{LockOrder::ChunkStore};          // guards what follows
+  std::vector<std::unique_ptr<LocalChunks>> locals_;  // few, one per location; never removed
   std::vector<StoredChunk*> unreleased_;
   std::atomic<bool> spills_{false};  // readable without the lock
   std::size_t chunk_count_ = 0;      // in use, free and unreleased

@@ -8,8 +8,8 @@ namespace cuvmm {
 std::vector<Location> ChunkStore::Impl::spill_places() const {
   std::vector<Location> places;
   const Holding holding{lock_};
-  for (const auto& shelf : impl_) {
-    if (shelf->purpose == LocalChunks::For::Spilling) places.push_back(shelf->location);
+  for (const auto& local : locals_) {
+    if (local->purpose == LocalChunks::For::Spilling) places.push_back(local->location);
   }
   return places;
 }
@@ -54,13 +54,13 @@ Result<ChunkRef> ChunkStore::Impl::take_spilled_at(const ChunkKind& kind) {
 Result<void> ChunkStore::Impl::make_spilled_ready(Size size) {
   for (const Location& where : spill_places()) {
     if (!where.is_host()) continue;
-    LocalChunks& shelf = *find_shelf(where);
-    StoredChunk* const chunk = TRY(create({size, where, Export::No}, shelf));
+    LocalChunks& local = *find_local(where);
+    StoredChunk* const chunk = TRY(create({size, where, Export::No}, local));
     chunk->references.store(0, std::memory_order_relaxed);  // it begins as a free chunk
     const Holding holding{lock_};
     ++chunk_count_;
-    shelf.free.join(*chunk);
-    shelf.free.push(*chunk);
+    local.free.join(*chunk);
+    local.free.push(*chunk);
     return {};
   }
   return Error{.kind = ErrorKind::NotSupported,
@@ -71,9 +71,9 @@ Result<void> ChunkStore::Impl::make_spilled_ready(Size size) {
 ChunkCounters ChunkStore::Impl::spilled() const {
   ChunkCounters sum;
   const Holding holding{lock_};
-  for (const auto& shelf : impl_) {
-    if (shelf->purpose != LocalChunks::For::Spilling) continue;
-    const ChunkCounters here = counters_of(*shelf);
+  for (const auto& local : locals_) {
+    if (local->purpose != LocalChunks::For::Spilling) continue;
+    const ChunkCounters here = counters_of(*local);
     sum.physical_in_use += here.physical_in_use;
     sum.physical_free += here.physical_free;
     sum.physical_exported += here.physical_exported;
@@ -86,9 +86,9 @@ Size ChunkStore::Impl::spill_room() const {
   if (!spills()) return 0;
   Size room = 0;
   const Holding holding{lock_};
-  for (const auto& shelf : impl_) {
-    if (shelf->purpose != LocalChunks::For::Spilling) continue;
-    room = saturating_sum(room, shelf->free.free_bytes(), shelf->budget->available());
+  for (const auto& local : locals_) {
+    if (local->purpose != LocalChunks::For::Spilling) continue;
+    room = saturating_sum(room, local->free.free_bytes(), local->budget->available());
   }
   return room;
 }
@@ -97,7 +97,7 @@ Size ChunkStore::Impl::spill_room() const {
 void ChunkStore::Impl::record_spill(TraceEvent event, const Chunk& chunk) const {
   const Location where = chunk.location();
   CUVMM_TRACE(.event = event, .flags = where.is_device() ? std::uint16_t{0} : trace_flag::on_host,
-              .device = static_cast<std::int16_t>(impl_.front()->location.id()),
+              .device = static_cast<std::int16_t>(locals_.front()->location.id()),
               .detail = static_cast<std::uint32_t>(where.id()), .size = chunk.size(),
               .other = chunk.handle());
 }

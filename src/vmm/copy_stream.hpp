@@ -9,8 +9,8 @@
 
 namespace cuvmm {
 
-// A stream of the current context for copies of contents while the program stands still. Lasts
-// until none of its copies runs any more.
+// A stream of the current context for copying memory contents while the program is quiesced. Lives
+// until its last copy has finished.
 class CopyStream : public std::enable_shared_from_this<CopyStream> {
  public:
   explicit CopyStream(const Driver& driver);
@@ -19,9 +19,10 @@ class CopyStream : public std::enable_shared_from_this<CopyStream> {
   CopyStream& operator=(const CopyStream&) = delete;
 
   CUstream handle() const { return handle_; }
-  // For a copy that failed and may still be writing there.
+  // After a failed copy that may still be writing to `mapping`: keeps the mapping until the stream
+  // is idle.
   void keep_until_idle(std::shared_ptr<ScratchMapping> mapping);
-  // The stream ended with its context.
+  // The driver has destroyed the stream with its context.
   void context_ended() { context_.store(nullptr); }
 
  private:
@@ -32,7 +33,7 @@ class CopyStream : public std::enable_shared_from_this<CopyStream> {
   CUstream handle_ = nullptr;
 };
 
-// What copies contents. The context of the stream must be current.
+// The stream that performs copies, and its device. The stream's context must be current.
 struct CopyBy {
   std::shared_ptr<CopyStream> stream;
   int device = 0;  // of that context

@@ -19,7 +19,8 @@ struct Debt {
 struct Ledger {
   Lock lock{LockOrder::GiveBack};  // guards what follows
   std::vector<Debt> debts;
-  std::atomic<std::size_t> count{0};  // readable without the lock
+  std::vector<CUmemGenericAllocationHandle> in_retry;  // chunks whose release is being tried again
+  std::atomic<std::size_t> count{0};                   // readable without the lock
 };
 
 // Leaked, because destructors of other statics may still defer releases.
@@ -43,7 +44,8 @@ bool is_release_deferred(CUmemGenericAllocationHandle handle) {
   Ledger& book = *ledger();
   const Holding holding{book.lock};
   return std::any_of(book.debts.begin(), book.debts.end(),
-                     [&](const Debt& debt) { return debt.chunk == handle; });
+                     [&](const Debt& debt) { return debt.chunk == handle; }) ||
+         std::find(book.in_retry.begin(), book.in_retry.end(), handle) != book.in_retry.end();
 }
 
 std::size_t deferred_releases() {
@@ -57,6 +59,7 @@ std::size_t retry_releases() {
   {
     const Holding holding{book.lock};
     debts.swap(book.debts);
+    for (const Debt& debt : debts) book.in_retry.push_back(debt.chunk);
   }
   std::stable_sort(debts.begin(), debts.end(),
                    [](const Debt& a, const Debt& b) { return a.what < b.what; });
@@ -66,6 +69,9 @@ std::size_t retry_releases() {
   const auto paid = static_cast<std::size_t>(unpaid - debts.begin());
   {
     const Holding holding{book.lock};
+    for (const Debt& debt : debts) {
+      book.in_retry.erase(std::find(book.in_retry.begin(), book.in_retry.end(), debt.chunk));
+    }
     book.debts.insert(book.debts.end(), std::make_move_iterator(unpaid),
                       std::make_move_iterator(debts.end()));
     book.count -= paid;

@@ -12,8 +12,8 @@
 
 namespace cuvmm {
 
-// In the order in which the driver accepts them: addresses only once nothing is mapped there, and
-// nothing that a copy may still use.
+// In the order in which the driver accepts the releases: a copy must end before anything that it
+// uses is released, and mappings must go before their addresses.
 enum class Deferred : std::uint8_t { Copy, Mapping, Addresses, Handle };
 
 // CUDA_ERROR_DEINITIALIZED: the process is exiting, and the driver has released everything itself.
@@ -38,7 +38,8 @@ inline void defer_release(Deferred what, std::function<CUresult()> ask) {
   detail::defer(what, std::move(ask));
 }
 
-// A reference to a chunk, by `ask`. While that is deferred, the driver still knows the handle.
+// Releases a reference to a chunk through `ask`. While the release is deferred, the driver still
+// knows the handle, and is_release_deferred() is true of it.
 template <class Ask>
 void release_chunk_or_defer(CUmemGenericAllocationHandle handle, Ask ask) {
   if (taken_back(ask()) || taken_back(ask())) return;

@@ -79,7 +79,7 @@ std::size_t FreeChunks::free_count() const {
   return count;
 }
 
-InvariantViolation FreeChunks::violation(const LocalChunks* shelf) const {
+InvariantViolation FreeChunks::violation(const LocalChunks* local) const {
   InvariantViolation found;
   Size bytes = 0;
   for_each_stack([&](const FreeStack& stack, Export exportable) {
@@ -92,7 +92,7 @@ InvariantViolation FreeChunks::violation(const LocalChunks* shelf) const {
       if (++count > stack.free_count) break;  // possibly a cycle
       if (chunk->newer != newer) complain("a link back is wrong");
       if (newer != nullptr && chunk->freed_at >= newer->freed_at) complain("one is out of order");
-      if (chunk->stack != &stack || chunk->shelf != shelf) complain("one lies at a wrong place");
+      if (chunk->stack != &stack || chunk->local != local) complain("one lies at a wrong place");
       if (chunk->chunk.size() != stack.size) complain("one has another size");
       if (export_of(*chunk) != exportable) complain("one is exportable and the others not");
       if (chunk->references.load() != 0) complain("a free chunk is still referenced");

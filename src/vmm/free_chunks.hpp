@@ -25,9 +25,9 @@ struct LocalChunks;
 // A chunk that belongs to a store, in use or free.
 struct StoredChunk : ChunkRecord {
   StoredChunk(Chunk&& owned, ChunkHome* where_from, LocalChunks& at)
-      : ChunkRecord(std::move(owned), where_from), shelf(&at) {}
+      : ChunkRecord(std::move(owned), where_from), local(&at) {}
 
-  LocalChunks* const shelf;
+  LocalChunks* const local;
   FreeStack* stack = nullptr;  // of its kind
   StoredChunk* newer = nullptr;
   StoredChunk* older = nullptr;
@@ -45,8 +45,8 @@ struct FreeStack {
   std::size_t members = 0;  // free or in use
 };
 
-// The free chunks of one location, by size. Also counts the chunks in use, so that a size without
-// any chunks costs nothing.
+// The free chunks of one location, by size. Also counts the chunks in use, so that it can drop a
+// size when its last chunk is gone.
 class FreeChunks {
  public:
   // Call when a chunk has been created, and before it is deleted. It must not be free at either
@@ -62,7 +62,7 @@ class FreeChunks {
 
   Size free_bytes() const { return free_bytes_; }
   std::size_t free_count() const;
-  InvariantViolation violation(const LocalChunks* shelf) const;
+  InvariantViolation violation(const LocalChunks* local) const;
 
  private:
   using Stacks = std::unordered_map<Size, FreeStack>;

@@ -28,7 +28,8 @@ bool LeasedBudget::grant(Size size) {
   return false;
 }
 
-// What may be held follows, so that the memory never counts as to spare.
+// Raises may_hold_ after the held bytes (and forget_native() lowers it before them), so that native
+// memory never counts as surplus.
 void LeasedBudget::note_native(Size size) {
   LocalBudget::note_native(size);
   may_hold_.fetch_add(size);

@@ -41,9 +41,10 @@ class Lessor {
 // A local limit and, within it, a lease. Committing within the lease asks no other process, and
 // costs no more than without a lease.
 //
-// That is why what is committed is not subtracted from the lease. Instead, a commitment holds its
-// memory first and then looks again at how much may be held, and whoever takes a part of the lease
-// away looks again at how much is held. If both happen at once, at least one of them notices.
+// For that reason, commitments are not subtracted from the lease. Instead, a commitment first adds
+// to the held bytes and then rereads may_hold_; a thread that shrinks the lease first lowers
+// may_hold_ and then rereads the held bytes. If the two race, at least one of them notices and
+// backs off.
 class LeasedBudget final : public LocalBudget {
  public:
   explicit LeasedBudget(Size limit = unlimited) : LocalBudget(limit), own_limit_(limit) {}
@@ -66,7 +67,7 @@ class LeasedBudget final : public LocalBudget {
   // Leased but not committed bytes. 0 if more is committed than leased, because the lessor was
   // absent for a time.
   Size surplus() const;
-  // Makes the lease equal to what is committed. Returns that.
+  // Sets the lease to the committed bytes, and returns it.
   Size lease_what_is_held();
 
   void note_native(Size size) override;
@@ -85,7 +86,7 @@ class LeasedBudget final : public LocalBudget {
   const Size own_limit_;
   std::atomic<Lessor*> lessor_{nullptr};
   std::atomic<Size> leased_{0};
-  std::atomic<Size> may_hold_{0};  // what is leased, and what is native
+  std::atomic<Size> may_hold_{0};  // leased plus native bytes
 };
 
 }  // namespace cuvmm

@@ -101,7 +101,7 @@ Mapping::Iterator Mapping::enter(Iterator near, Size offset, const ChunkRef& chu
                                  const AccessSet& access) {
   const Iterator next = first_reaching(offset, near);
   if (next != chunks_.end() && next->first == offset) {
-    const auto entry = chunks_.erase(next, next);  // erases nothing: `next`, but not constant
+    const auto entry = chunks_.erase(next, next);  // erases nothing, but makes `next` mutable
     entry->second.access = access;
     return next;
   }

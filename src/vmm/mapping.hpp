@@ -44,7 +44,7 @@ class Mapping {
   CUdeviceptr address_of(Size offset) const { return address_ + offset; }
 
   Size mapped_bytes() const { return mapped_bytes_; }
-  // The mapped bytes that lie elsewhere than on the home device.
+  // The mapped bytes that are not on the home device.
   Size far_bytes() const { return far_bytes_; }
   // Sets the home device. Call before anything is mapped.
   void be_at_home_on(int device) { home_ = device; }
@@ -81,8 +81,8 @@ class Mapping {
   // The same for a caller that proceeds in address order. `from` is its previous position.
   Iterator first_reaching(Size offset, Iterator from) const;
 
-  // Record what is mapped at `offset` now. `near` is the position that the previous call returned,
-  // if that was at a lower offset, otherwise first_reaching(offset).
+  // Record that a chunk is mapped at `offset`, or no longer is. `near` is the iterator that the
+  // previous call returned if its offset was lower, otherwise first_reaching(offset).
   Iterator enter(Iterator near, Size offset, const ChunkRef& chunk, const AccessSet& access);
   Iterator remove(Iterator near, Size offset);
 

@@ -11,7 +11,7 @@
 
 namespace cuvmm {
 
-// A holder of chunks that it may be able to spare.
+// A holder of chunks, some of which it may be able to release.
 class ReclaimClient {
  public:
   // Releases chunks at `where`, up to `wanted` bytes, and returns how many bytes. Called with no

@@ -9,21 +9,21 @@
 
 namespace cuvmm {
 
-// What is mapped at an address. Without a chunk nothing is.
+// The chunk that is mapped at an address, and the access to it. Without a chunk, nothing is mapped.
 struct Backing {
   ChunkRef chunk = {};
   AccessSet access = {};
 };
 
-// The owner's record of what backs its addresses, in whatever form suits it. Told of each change
-// after the driver call that made it, before the next one.
+// The owner's record of what backs its addresses, in whatever form suits it. Remap reports each
+// change after the driver call that made it, and before the next one.
 class BackingLedger {
  public:
   struct At {
     std::size_t slot;
     CUdeviceptr address;
   };
-  // `chunk` is mapped there, with this access: none until it is set.
+  // `chunk` is mapped there, with this access, which is none until the driver has set it.
   virtual void set_backing(At at, const ChunkRef& chunk, const AccessSet& access) = 0;
   // `chunk` is no longer mapped there.
   virtual void remove_backing(At at, const ChunkRef& chunk) = 0;
@@ -32,10 +32,10 @@ class BackingLedger {
   ~BackingLedger() = default;
 };
 
-// Changes what backs addresses: the one way in which chunks are exchanged behind them. A slot is an
-// address at which a chunk begins now, or will. Either every slot gets its new backing, or all have
-// the old one again and commit() returns the error. Chunks are unmapped first, then mapped, then
-// access is set, once for each contiguous run of slots with the same rights.
+// Changes what backs addresses: every exchange of chunks behind addresses goes through it. A slot
+// is an address at which a chunk begins now, or will. Either every slot gets its new backing, or
+// all have the old one again and commit() returns the error. Chunks are unmapped first, then
+// mapped, then access is set, once for each contiguous run of slots with the same rights.
 //
 // Unmapping is not ordered with streams and waits for nothing: the caller guarantees that no work
 // uses what is unmapped. The old chunks are kept as long as this object exists.
@@ -49,8 +49,8 @@ class Remap {
   void separate() { is_separate_ = true; }
   void reserve(std::size_t slots) { slots_.reserve(slots); }
 
-  // If the driver refuses both a step and its undo, the Error says so, and the ledger has been told
-  // what is really mapped. After an Error it may be tried again.
+  // If the driver refuses both a step and its undo, the Error says so, and the ledger records what
+  // is really mapped. A commit may be retried after an Error.
   Result<void> commit(BackingLedger& ledger);
   // Whether the last commit could not be undone.
   bool is_torn() const { return is_torn_; }

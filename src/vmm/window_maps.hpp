@@ -18,7 +18,7 @@ struct MappedRun {
 
 // The driver calls that windows need. A Mapping would keep a node for each granule, although the
 // window's own record already has that information. So the callers do the bookkeeping, and each
-// call here happens or changes nothing, unless it says otherwise. Not synchronised.
+// function here either succeeds or changes nothing, unless noted. Not synchronised.
 class WindowMaps {
  public:
   WindowMaps(const Driver& driver, int device, AccessSet access)
@@ -37,7 +37,7 @@ class WindowMaps {
   void note_mapped(CUdeviceptr address, const ChunkRef& chunk);
   void note_unmapped(CUdeviceptr address, const ChunkRef& chunk);
 
-  // For use at the end, when a refusal cannot be reported: the driver is asked again later.
+  // For teardown, which cannot report a refusal: if the driver refuses, it is asked again later.
   void unmap_or_defer(CUdeviceptr address, const ChunkRef& chunk);
   // Call when nothing is mapped any longer.
   void forget_all() { mapped_bytes_ = 0; }

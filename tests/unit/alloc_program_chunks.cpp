@@ -172,6 +172,20 @@ TEST_F(ProgramChunksTest, AReleaseThatTheDriverRefusesForNowCannotBeMadeASecondT
   EXPECT_EQ(own.handle_of(chunk), chunk) << "the number may be another chunk's by now";
 }
 
+TEST(DeferredReleases, OfAChunkCountAsDeferredWhileTheyAreTriedAgain) {
+  constexpr Handle chunk = 77;
+  int calls = 0;
+  bool was_deferred = false;
+  release_chunk_or_defer(chunk, [&] {
+    was_deferred = is_release_deferred(chunk);
+    return ++calls < 3 ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+  });
+  EXPECT_FALSE(was_deferred);
+  EXPECT_EQ(retry_releases(), 0U);
+  EXPECT_TRUE(was_deferred);
+  EXPECT_FALSE(is_release_deferred(chunk));
+}
+
 // The driver refused to map all of what was to take its place, so it leaves a second time.
 TEST_F(ProgramChunksTest, WhatHasNotComeBackIsRecordedAsReleasedOnce) {
   const OwnFolder folder;
