@@ -66,7 +66,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=0.05, help="at least, for each benchmark")
     parser.add_argument("--most", type=float, default=1.03)
     parser.add_argument("--json")
-    request = parser.parse_args()
+    request = parser.parse_intermixed_args()
     builds = programs_of(request.before), programs_of(request.after)
     names = sorted(builds[0].keys() & builds[1].keys())
     if unknown := set(request.programs) - set(names):

@@ -22,7 +22,7 @@ constexpr Duration upkeep_at_most{10'000'000};
 // The socket of this process, for use at exit, when no thread is joined.
 std::atomic<share::ControlSocket*> open_socket{nullptr};
 
-// Its thread must stay out of the driver once the process is ending.
+// The Control whose upkeep thread must stay out of the driver once the process is ending.
 std::atomic<Control*> looking_after_host{nullptr};
 
 // The owner of the socket.
@@ -31,8 +31,7 @@ std::atomic<bool> process_ends{false};
 
 void close_socket() {
   process_ends.store(true);
-  // A paused process still needs its socket: whatever it must do before exiting waits until it is
-  // resumed.
+  // A paused process still needs its socket: the rest of its exit may wait until it is resumed.
   Control* const control = controlled.load();
   if (control != nullptr && control->is_paused()) return;
   if (share::ControlSocket* const socket = open_socket.exchange(nullptr)) socket->remove();
@@ -221,14 +220,14 @@ Result<void> Control::bring_in(const ChunkExchange::Places& spilled, Duration wi
                   [&] { return exchange_.bring_in(spilled, within); }, within);
 }
 
-// Again if the program has mapped more by then, or memory has been spilled.
+// Tries again if the program has mapped more in the meantime, or if memory has been spilled.
 Result<void> Control::exchange(const std::function<Result<bool>()>& is_done,
                                const std::function<Result<void>()>& attempt, Duration within) {
   const ProgramParts& program = pauser_.program();
   const char* why = nullptr;
   while (why == nullptr && !TRY(is_done())) {
-    // A pause waits for the calls in progress, of which this thread's is one. At the end of the
-    // scope the thread waits for the end of a pause.
+    // A pause waits for all calls in progress, this thread's included, so step outside the barrier.
+    // At the end of the scope, this thread waits for the pause to end, if there is one.
     const CallBarrier::OutsideBarrier stepped_out{program.calls};
     const Alone alone{busy_, Busy::Request, within, within};
     if (!alone.is_mine()) {
@@ -293,7 +292,8 @@ Duration Control::run_upkeep() {
     const Size mapped = memory_.holdings().spilled_free(device->ordinal());
     has_more |= spill_ahead_.step(*device, mapped, now_ns());
   }
-  // The driver pins under a lock that the program's calls need too, so rest for as long.
+  // While pinning, the driver holds a lock that the program's calls need too, so rest for as long
+  // as this step took.
   const Duration took{now_us() - began};
   const Duration rest = has_more ? std::clamp(took, shortest, usual) : usual;
   if (places_.load() && now_us() >= next_placing_us_) {

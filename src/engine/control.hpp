@@ -16,8 +16,8 @@
 namespace cuvmm {
 
 // Pauses and resumes the process, on request from within it or, with VMM_CONTROL=on, through a
-// socket. An upkeep thread pins host memory ahead of pauses and spilling, and releases what is not
-// needed.
+// socket. An upkeep thread pins host memory ahead of pauses and spilling, and releases pinned
+// memory that is not needed.
 class Control {
  public:
   // Keeps `ahead` bytes of host memory ready; other pinned memory is released after `idle` of
@@ -33,26 +33,29 @@ class Control {
         kernels_(dependencies.driver) {}
 
   // Starts the thread that serves the socket, unless there is one. Logs a warning and returns false
-  // if that fails.
+  // if that fails. Call from one thread at a time.
   bool start();
   // Starts the upkeep thread, which pins host memory before it is needed and releases it again.
   void start_looking_after_host();
-  // Lets that thread move heavily used spilled memory to the device, and other memory off it.
+  // Also lets the upkeep thread move heavily used spilled memory to the device, and other memory
+  // off it.
   void start_placing() { places_.store(true); }
   // Cached parameter layouts of the program's kernels.
   KnownKernels& kernels() { return kernels_; }
-  // For the end of the process: after the operation in progress, nothing is pinned or moved, since
-  // the driver ends with the process. A paused process can still be resumed; otherwise it could not
-  // exit.
+  // For the end of the process. Waits up to one second for the operation in progress; from then on,
+  // the upkeep thread pins and moves nothing, and the process cannot be paused, since the driver
+  // ends with the process. A paused process can still be resumed; otherwise it could not exit.
   void shut_down();
 
   Result<PauseReport> pause(Duration timeout, Strict strict, const PauseWatch& watch = {});
   // Refused while the process is off its devices, where a driver call would block.
   Result<PauseReport> resume(Partly partly);
-  // Nothing happens if another operation is in progress, or while the process is off its devices.
+  // For a paused process: return_ahead() brings back as much memory as the devices' leases have
+  // room for, ahead of the resume; leave_again() takes it off the devices again. Both do nothing if
+  // another operation is in progress, or while the process is off its devices.
   void return_ahead();
   void leave_again();
-  // For a process outside that takes this one off its devices, or brings it back: State,
+  // Answers another process that takes this one off its devices or brings it back: State,
   // LeaveDevices, HasLeft and HasReturned of share::ControlWhat.
   share::ControlAnswer agree(const share::ControlRequest& request);
   share::Presence presence() const { return presence_.load(); }
@@ -66,9 +69,9 @@ class Control {
   // does not allow that.
   Size cold_bytes(int device) const;
   Result<Size> move_out_cold(DeviceMemory& device, Size wanted, Duration within);
-  // For a thread inside one of the program's calls, which counts as outside meanwhile. They make
-  // memory exportable that the program manages itself, and bring it in where it is spilled
-  // (ChunkExchange). Both wait for a pause to end.
+  // Make memory that the program manages itself exportable, or bring it in where it is spilled
+  // (ChunkExchange). For a thread inside one of the program's calls; the call counts as outside the
+  // barrier meanwhile. Both wait for a pause to end.
   Result<void> make_exportable(CUdeviceptr address, Duration within = exchanges_within);
   Result<void> bring_in(const ChunkExchange::Places& spilled, Duration within = exchanges_within);
   // Counts only operations that found memory to move.

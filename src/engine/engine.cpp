@@ -38,7 +38,7 @@ void tell_trace_of_memory() {
     engine->serving()->memory.holdings().tell_trace();
 }
 
-// The driver ends with the process.
+// Runs at exit: the node's service must not use the driver through this process once it is ending.
 void end_tenancy() {
   if (Engine* const engine = Engine::running()) engine->leave_node();
 }
@@ -111,9 +111,9 @@ Engine* Engine::start() {
   return mine;
 }
 
-// Several threads may get here at once. Loading the driver takes the loader's lock, which a thread
-// that another would wait for may already hold. So each thread makes an engine, and all but one are
-// discarded.
+// Several threads may get here at once. They must not wait for each other: loading the driver takes
+// the loader's lock, which a waiting thread may hold already. So each thread makes an engine, and
+// all but one are discarded.
 Engine* Engine::make() {
   Options options = Options::from_environment();
   if (::getauxval(AT_SECURE) != 0) options.mode = Mode::Off;

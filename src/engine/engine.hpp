@@ -57,9 +57,9 @@ class Engine {
   Control* control() const { return control_.get(); }
   // For the end of the process: stops serving other programs' requests.
   void leave_node();
-  // Tells the node's service that this process has exported memory or an event under that handle,
-  // or granted memory through the socket with that token, or that it has opened what another has.
-  // Does not wait for the service.
+  // Tells the node's service that this process shares memory or an event: it has exported it under
+  // that handle, granted it with that token, or opened it from another process. Does not wait for
+  // the service.
   void shares(const CUipcMemHandle& handle);
   void shares(const CUipcEventHandle& handle);
   void shares(const share::Token& token);
@@ -70,8 +70,8 @@ class Engine {
   CallBarrier& calls() { return calls_; }
   // Never closed: for calls that do not wait during a pause but read cuvmm's pools or contexts.
   CallBarrier& questions() { return questions_; }
-  // Never closed: all calls that do not wait during a pause hold a pass of it, so that one that the
-  // driver holds is noticed.
+  // Never closed: every call that does not wait during a pause holds a pass of it, so that cuvmm
+  // notices when the driver blocks one.
   CallBarrier& forwarded() { return forwarded_; }
   Gate& gate() { return gate_; }
   // Whether and how the scheduler orders clients' calls.

@@ -7,9 +7,9 @@
 namespace cuvmm {
 
 // Whether cuvmm sees every call that could submit work or touch memory. Coverage is full until the
-// program calls a driver function that is on neither of cuvmm's lists, as a newer driver may have.
-// Shortcuts that rely on full coverage (skipping a wait, deferring a copy, moving live memory) are
-// taken only while it lasts.
+// program calls a driver function that is on neither of cuvmm's lists, such as one that a newer
+// driver adds. Shortcuts that rely on full coverage (skipping a wait, deferring a copy, moving live
+// memory) are taken only while it lasts.
 class HookCoverage {
  public:
   bool is_whole() const { return !is_lost_.load(std::memory_order_acquire); }

@@ -69,7 +69,8 @@ share::RegionFigures figures_of(const RegionUse& use, int device) {
   return figures;
 }
 
-// Those that hold the most, and how many are left out. Those that hold nothing are not shown.
+// Adds the regions that hold the most memory, and the number left out. Omits regions that hold
+// nothing.
 void add_regions(Figures& figures, const Memory& memory) {
   std::vector<share::RegionFigures> all;
   for (const DeviceMemory* device : memory.devices().all()) {

@@ -22,8 +22,8 @@ class ResizeWatch final : public Watcher, public Resizer::Notice {
     const bool works = (gives_work(site.effect) || has(site.effect, Effect::Exposes)) &&
                        site.call != Call::cuMemFreeAsync;  // its work needs no deferred copy
     if (works) return resizer_.before(Resizer::Caller::Works);
-    // Such a call touches nothing itself, so it may not have entered the barrier; but it runs the
-    // deferred copies.
+    // Such a call touches no memory itself, so it may be outside the barrier; but it makes the
+    // resizer run the deferred copies.
     const CallBarrier::Pass pass{calls_};
     return resizer_.before(Resizer::Caller::Waits);
   }

@@ -16,7 +16,7 @@ namespace {
 
 constexpr Duration longest_park{100'000};
 
-// Makes the issuing threads' calls bypass every hook for as long as they live.
+// Makes all calls of an issuing thread bypass the hooks until the thread ends.
 void begin_issuing_thread() {
   alignas(HookBypass) static thread_local std::byte never_ended[sizeof(HookBypass)];
   new (never_ended) HookBypass;

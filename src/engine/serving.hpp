@@ -27,7 +27,7 @@ inline MemorySettings memory_settings(const Options& options, Lessor* lessor = n
 
 // Everything that serves the program's memory with VMM_MODE=VMM.
 struct Serving {
-  // What the engine knows of the program.
+  // The parts of the engine that track the program's calls.
   struct Program {
     Gate& gate;
     CallBarrier& calls;
@@ -60,7 +60,7 @@ struct Serving {
         options.resize);
   }
 
-  // nullptr if every copy is really made.
+  // nullptr if no copy may be deferred.
   Resizer* resizer() { return resizing != nullptr ? &resizing->resizer() : nullptr; }
 
   StreamClock clock;

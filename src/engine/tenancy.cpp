@@ -135,18 +135,20 @@ Result<void> Tenancy::resume(Come how) {
 }
 
 void Tenancy::return_ahead() {
-  if (engine_.control() != nullptr) engine_.control()->return_ahead();
+  const Busy busy{is_busy_, stays_out_};
+  if (busy.may_go_on() && engine_.control() != nullptr) engine_.control()->return_ahead();
 }
 
 void Tenancy::leave_again() {
-  if (engine_.control() != nullptr) engine_.control()->leave_again();
+  const Busy busy{is_busy_, stays_out_};
+  if (busy.may_go_on() && engine_.control() != nullptr) engine_.control()->leave_again();
 }
 
 bool Tenancy::is_paused() const {
   return engine_.control() != nullptr && engine_.control()->is_paused();
 }
 
-// The driver holds the calls that a pause lets through.
+// While the process is off its devices, the driver itself blocks calls that a pause lets through.
 bool Tenancy::has_held_calls() const {
   if (engine_.calls().has_waiting()) return true;
   return is_off_devices() && engine_.forwarded().find_caller_inside().has_value();
@@ -157,8 +159,9 @@ bool Tenancy::is_off_devices() const {
   return control != nullptr && control->presence() != share::Presence::OnDevices;
 }
 
-// Unlike a command, the service acts unasked. So it takes off only what nobody else may be using,
-// and what a command can bring back if the service has gone. nullptr: it may.
+// Unlike a command, the service acts on its own initiative. So it takes a process off its devices
+// only if no other process may be using its memory, and if a command can bring the process back
+// should the service be gone. Returns nullptr if it may.
 const char* Tenancy::why_stays_on_devices() const {
   if (stays_out_.load()) return "the process is about to end";
   if (has_held_calls()) return "a call waits";

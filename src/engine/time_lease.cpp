@@ -36,11 +36,12 @@ constexpr std::uint64_t rest_ns = 1'000 * ms;
 constexpr std::uint64_t longest_look_ns = ms / 2;
 // The driver may take long to accept a launch, and a refused call is never seen again.
 constexpr std::uint64_t longest_launch_ns = 50 * ms;
-// What has outlasted its estimate is reported to last until the next look, on a busy machine too.
+// Work that has outlasted its estimate is reported to last until the next look, even if that look
+// comes late because the machine is busy.
 constexpr std::uint64_t next_look_ns = 4 * longest_look_ns;
 
-// Bounds the records of a loop of launches that wait for moments. The others' shortest quantum is
-// a hundred times as long.
+// Shorter waits are not recorded, so that a loop of launches that each wait briefly does not flood
+// the trace. The shortest quantum of another process is a hundred times as long.
 constexpr std::uint64_t shortest_recorded_wait_ns = 20'000;
 
 void record_grant_wait(int device, Call call, std::uint64_t since) {
@@ -58,8 +59,8 @@ Duration as_duration(std::uint64_t ns) {
   return std::chrono::ceil<Duration>(std::chrono::nanoseconds{ns});
 }
 
-// By default the system lets a thread sleep for 50 us too long, in which a device that runs short
-// kernels would go idle.
+// By default Linux may wake a sleeping thread 50 us late (its timer slack), long enough for a
+// device that runs short kernels to go idle.
 class ShortSleep {
  public:
   ShortSleep() : slack_(::prctl(PR_GET_TIMERSLACK)) { ::prctl(PR_SET_TIMERSLACK, 1UL); }
@@ -134,7 +135,8 @@ TimeLease::Obstacle TimeLease::obstacle_to_launch(OfDevice& device) {
   const std::uint32_t word = device.words->grant.load(std::memory_order_acquire);
   const TimeGrant grant = node::grant_in(word);
   if (grant == TimeGrant::Open) return Obstacle::None;
-  // In one order with `waiting`: look_at() withdraws the wish and then looks who waits.
+  // Sequentially consistent with `waiting`: look_at() clears `wants` and then checks for waiting
+  // threads, while a waiting thread counts itself in and then checks `wants`.
   if (device.words->wants.load() == 0) wants(device);
   if (grant != TimeGrant::Held) return Obstacle::Grant;
   const std::uint32_t above = device.words->yields_to.load(std::memory_order_relaxed);
@@ -142,7 +144,7 @@ TimeLease::Obstacle TimeLease::obstacle_to_launch(OfDevice& device) {
   return has_room(device) ? Obstacle::None : Obstacle::Window;
 }
 
-// Boards of one service list the devices in one order.
+// All boards of one service list the devices in the same order.
 bool TimeLease::lets_others_go_first(OfDevice& device, std::uint32_t grant,
                                      std::uint32_t above) const {
   const std::ptrdiff_t index = device.words - grants_->board()->devices.data();

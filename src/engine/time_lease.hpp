@@ -46,7 +46,7 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
   void may_hold(StreamName stream);
 
   class Ending;
-  // Once all work has ended: the thread makes no driver call until there is work again.
+  // Call once all work has ended. The thread then makes no driver call until there is work again.
   void forget_ended_work();
   // For the end of the process: no call waits any longer, and the thread stays out of the driver.
   void shut_down();
@@ -78,7 +78,7 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
   };
   static constexpr std::size_t most_streams = 16;
   static constexpr std::size_t most_flights = 64;
-  // What keeps a call from giving the device work.
+  // Why a call may not give the device work yet.
   enum class Obstacle : std::uint8_t {
     None,
     Grant,       // the process has no time grant
@@ -96,7 +96,7 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
     std::array<Stream, most_streams> streams;
     std::size_t stream_count = 0;
     std::size_t next_to_replace = 0;
-    bool others_may_be_held = false;  // streams that are not among them
+    bool others_may_be_held = false;  // streams not in `streams`
     // Calls that may have held a stream.
     std::uint32_t holds_of_legacy_stream = 0;
     std::uint32_t holds_of_other_streams = 0;
@@ -115,7 +115,7 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
   OfDevice* device_of_this_thread();
   OfDevice* make_device(int ordinal);
   Obstacle obstacle_to_launch(OfDevice& device);
-  // `above`: the slots of the boards to look at.
+  // `above` has a bit for the slot of each foreground board to check.
   bool lets_others_go_first(OfDevice& device, std::uint32_t grant, std::uint32_t above) const;
   bool has_room(OfDevice& device);
   void wait_to_launch(OfDevice& device, Call call);

@@ -17,8 +17,8 @@ namespace {
 constexpr std::uint64_t mark_every_ns = 100'000;
 constexpr std::uint32_t mark_every_operations = 64;
 
-// Of a small window each half has a mark: the first has ended while the second keeps the device
-// busy.
+// Each half of a small window gets a mark, so that the end of the first half is seen while the
+// second still keeps the device busy.
 std::uint64_t mark_every(std::uint64_t window_ns) {
   return window_ns == 0 ? mark_every_ns : std::min(mark_every_ns, window_ns / 2);
 }
@@ -86,8 +86,9 @@ void TimeLease::may_hold(StreamName stream) {
   ++(stream.is_legacy() ? device->holds_of_legacy_stream : device->holds_of_other_streams);
 }
 
-// The legacy stream waits for the work of blocking streams, and they wait for its work. The streams
-// of other contexts and non-blocking ones only get a mark that they do not need.
+// The legacy stream waits for the work of blocking streams, and they wait for its work, so a hold
+// on one side may hold the other. Ignores contexts and stream kinds: other contexts' streams and
+// non-blocking ones only get a mark that they do not need.
 void TimeLease::note_holds_across_barrier(const OfDevice& device, Stream& stream) const {
   if (!dependencies_.legacy.has_blocking_streams()) return;
   const std::uint32_t holds = stream.handle == CU_STREAM_LEGACY ? device.holds_of_other_streams
@@ -137,7 +138,7 @@ TimeLease::Stream TimeLease::named(CUcontext context, StreamName stream) {
           .thread = stream.is_per_thread() ? ::pthread_self() : 0};
 }
 
-// The caller holds lock_. In a full table, the stream replaces another.
+// The caller holds lock_. If the table is full, replaces another stream.
 TimeLease::Stream& TimeLease::find_or_add(OfDevice& device, const Stream& stream) {
   if (Stream* const known = find(device, stream)) return *known;
   const bool is_full = device.stream_count == most_streams;
@@ -194,8 +195,9 @@ void TimeLease::look_at_flights(OfDevice& device, std::uint64_t now) {
   if (left == 0) device.ends_at = std::min(device.ends_at, now + mark_every_ns);
 }
 
-// Work queued after other work of its stream began when that work ended; otherwise, and if the
-// stream was held, all the elapsed time counts, the driver's included.
+// Estimates how long the work took. Work queued behind other work of its stream began when that
+// work ended, so the time between their marks is exact. Otherwise, or if the stream may have been
+// held, the result is an upper bound, which includes the driver's time or the hold.
 void TimeLease::has_ended(OfDevice& device, const Flight& flight, std::uint64_t now) {
   const Stream& of = flight.of;
   device.progress_at = now;

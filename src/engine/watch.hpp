@@ -16,7 +16,7 @@ struct CallSite {
   Effect effect;
 };
 
-// A function on neither list. It has no row, so do not pass it to info().
+// Stands for any function on neither list. It has no row, so do not pass it to info().
 inline constexpr Call unlisted_call = static_cast<Call>(call_count);
 inline constexpr Effect every_effect = Effect::Submits | Effect::Reads | Effect::Writes |
                                        Effect::Waits | Effect::Destroys | Effect::Exposes;

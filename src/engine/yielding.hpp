@@ -6,14 +6,15 @@
 
 namespace cuvmm {
 
-// Lets processes of higher priority go first until the service takes the grant, which it does as
-// soon as it hears from them. If it does not, what they wrote is not true, or the service is slow:
-// the rest of the grant does not wait.
+// Lets processes of higher priority go first until the service withdraws the grant, which it does
+// as soon as it hears from them. If it has not done so after longest_ns, their claim is false or
+// the service is slow, and calls no longer wait for the rest of the grant.
 class Yielding {
  public:
   static constexpr std::uint64_t longest_ns = 2'000'000;
 
-  // Whether to wait: another process says that it has work. `grant` changes with every grant.
+  // Call when another process claims to have work. Returns whether to wait. `grant` changes with
+  // every grant.
   bool must_wait(std::uint32_t grant, std::uint64_t now) {
     if (grant_.load(std::memory_order_acquire) != grant) {
       until_.store(now + longest_ns, std::memory_order_relaxed);

@@ -9,14 +9,6 @@
 namespace cuvmm::replay {
 namespace {
 
-// Whether the record is about memory from a device allocator. A captured allocation gets memory
-// only when its graph runs.
-bool is_device_memory(const TraceRecord& record) {
-  constexpr std::uint16_t others =
-      trace_flag::on_host | trace_flag::managed | trace_flag::captured | trace_flag::imported;
-  return (record.flags & others) == 0;
-}
-
 constexpr std::int16_t out_of_memory = 2;  // CUDA_ERROR_OUT_OF_MEMORY
 
 Kind kind_of(const TraceRecord& record) {

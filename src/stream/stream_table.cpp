@@ -228,6 +228,7 @@ StreamState& StreamTable::unused_record() {
     state.other_devices.store(0);
     const Holding holding{state.lock};
     state.known.clear();
+    state.fruitless_polls = 0;
     state.knows_others.store(false, std::memory_order_release);
     return state;
   }
@@ -336,7 +337,8 @@ void StreamTable::stream_ended(CUstream handle) {
   note_change();
 }
 
-// Each of its frees has left a mark, which tells how far its work is.
+// The streams need no final event: each free on a per-thread stream has left a mark, which shows
+// the stream's progress.
 void StreamTable::thread_ended(std::uint64_t thread) {
   const Writing ending{ends_};
   const Writing writing{lock_};

@@ -58,6 +58,14 @@ struct TraceRecord {
   bool operator==(const TraceRecord&) const = default;
 };
 
+// Whether the record is about memory from a device allocator. A captured allocation gets memory
+// only when its graph runs.
+inline bool is_device_memory(const TraceRecord& record) {
+  constexpr std::uint16_t others =
+      trace_flag::on_host | trace_flag::managed | trace_flag::captured | trace_flag::imported;
+  return (record.flags & others) == 0;
+}
+
 static_assert(sizeof(TraceRecord) == 64 && alignof(TraceRecord) == 8);
 static_assert(std::is_trivially_copyable_v<TraceRecord>);
 static_assert(std::has_unique_object_representations_v<TraceRecord>, "no byte is left unwritten");

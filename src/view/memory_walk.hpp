@@ -66,12 +66,4 @@ class MemoryWalk {
   MemorySums sums_;
 };
 
-// Whether the record is about memory from a device allocator. A captured allocation gets memory
-// only when its graph runs.
-inline bool is_device_memory(const TraceRecord& record) {
-  constexpr std::uint16_t others =
-      trace_flag::on_host | trace_flag::managed | trace_flag::captured | trace_flag::imported;
-  return (record.flags & others) == 0;
-}
-
 }  // namespace cuvmm::view

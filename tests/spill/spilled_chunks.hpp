@@ -8,6 +8,29 @@
 
 namespace cuvmm::test {
 
+// Grants leases up to a number of bytes.
+class BoundedLessor final : public Lessor {
+ public:
+  explicit BoundedLessor(Size most) : left_(most) {}
+  void begin(LeasedBudget& budget, const Uuid& device, Size) override {
+    if (device != the_host) budget.lease_from(*this);
+  }
+  Extended extend(LeasedBudget& budget, Size size) override {
+    if (size > left_) return Extended::No;
+    left_ -= size;
+    budget.add_lease(size);
+    return Extended::Yes;
+  }
+  bool wait_for(LeasedBudget& budget, Size size, std::uint64_t, std::uint64_t) override {
+    ++waits;
+    return extend(budget, size) == Extended::Yes;
+  }
+  int waits = 0;
+
+ private:
+  Size left_;
+};
+
 class SpilledChunks : public PauseTest {
  protected:
   using Handle = CUmemGenericAllocationHandle;
