@@ -46,7 +46,7 @@ cuvmm_status cuvmm_get_engine_info(cuvmm_engine_info* info, cuvmm_error* error);
 typedef struct cuvmm_device_info {
   uint64_t granule;         /* the driver's */
   uint64_t memory;          /* total memory of the device */
-  uint64_t limit;           /* on what this process may take (VMM_LIMIT); UINT64_MAX: no limit */
+  uint64_t limit;           /* the most that this process may take (VMM_LIMIT); UINT64_MAX: any */
   uint64_t physical_in_use; /* chunks behind addresses, or kept aside by pools */
   uint64_t physical_cached; /* free chunks kept for later allocations */
   uint64_t reserved[11];

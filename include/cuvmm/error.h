@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the calls of the C API return: a status and, on request, the details of an error.
+ * The results of the C API's calls: a status and, on request, the details of an error.
  */
 #ifndef CUVMM_ERROR_H
 #define CUVMM_ERROR_H
@@ -14,11 +14,11 @@ extern "C" {
 /* Numbers are never reassigned. */
 typedef enum cuvmm_status {
   CUVMM_OK = 0,
-  CUVMM_ERROR_INVALID_ARGUMENT = 1,       /* a number out of range, a missing pointer */
-  CUVMM_ERROR_INVALID_GRANULE = 2,        /* no power of two, too small, or unfit for the driver */
-  CUVMM_ERROR_INVALID_OFFSET = 3,         /* offset, size, capacity */
-  CUVMM_ERROR_ALREADY_MAPPED = 4,         /* offset, size */
-  CUVMM_ERROR_NOT_MAPPED = 5,             /* offset, size */
+  CUVMM_ERROR_INVALID_ARGUMENT = 1, /* a number out of range, a missing pointer */
+  CUVMM_ERROR_INVALID_GRANULE = 2,  /* not a power of two, too small, or unfit for the driver */
+  CUVMM_ERROR_INVALID_OFFSET = 3,   /* offset, size, capacity */
+  CUVMM_ERROR_ALREADY_MAPPED = 4,   /* offset, size */
+  CUVMM_ERROR_NOT_MAPPED = 5,       /* offset, size */
   CUVMM_ERROR_OUT_OF_PHYSICAL_MEMORY = 6, /* requested, available */
   CUVMM_ERROR_OUT_OF_ADDRESSES = 7,       /* requested */
   CUVMM_ERROR_MODEL_ALREADY_EXISTS = 8,   /* model */

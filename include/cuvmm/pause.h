@@ -20,8 +20,8 @@ enum {
   CUVMM_RESUME_PARTLY = 1 /* continue with what fits on the devices, and the rest on the host */
 };
 
-/* What a pause or a resume did. Times are in microseconds; drain_us to chunks_us are the five parts
- * of took_us. */
+/* The report on a pause or a resume. Times are in microseconds; drain_us to chunks_us are the five
+ * parts of took_us. */
 typedef struct cuvmm_pause_report {
   uint64_t moved;     /* bytes */
   uint64_t stayed;    /* bytes that could not leave, or have not come back to their device */

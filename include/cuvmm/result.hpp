@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the calls of the C++ API return: a value, or an Error. They throw no exceptions. The C++ API
-// consists of inline wrappers over the C API, so a program and the library need not be built by the
-// same compiler.
+// The results of the C++ API's calls: a value, or an Error. No call throws an exception. The C++
+// API consists of inline wrappers over the C API, so a program and the library need not be built by
+// the same compiler.
 #pragma once
 
 #include <cstdint>

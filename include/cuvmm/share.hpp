@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory passed between processes: the C API of cuvmm/share.h as objects that own what they hold,
-// with Results. The contracts are in that header.
+// Memory passed between processes: the C API of cuvmm/share.h as owning objects and Results. The
+// contracts are in that header.
 #pragma once
 
 #include <chrono>

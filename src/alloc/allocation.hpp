@@ -30,7 +30,8 @@ inline constexpr std::uint8_t peer_tokens = 0x10;
 inline constexpr std::uint8_t multicast = 0x20;
 }  // namespace pin
 
-// Whose memory an allocation is. AllocationFacts tell which of the kinds it is.
+// The owner of an allocation: a context, a pool, or the context that imported it.
+// AllocationFacts::served tells which.
 class AllocationOwner {
  public:
   AllocationOwner() = default;
@@ -59,7 +60,7 @@ struct AllocationFacts {
   bool contains(CUdeviceptr at) const { return at >= address && at - address < granted; }
 
   bool is_blocking() const { return served == Served::Small || served == Served::Window; }
-  // nullptr for memory of another kind: blocking, stream-ordered, imported.
+  // Each is nullptr for memory of another kind: blocking, stream-ordered, imported.
   ContextMemory* context_memory() const {
     return is_blocking() ? static_cast<ContextMemory*>(owner.is_) : nullptr;
   }

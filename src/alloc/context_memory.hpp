@@ -76,15 +76,16 @@ class ContextMemory {
     windows_->tell_trace();
   }
 
-  // The submission epoch up to which the last wait for all of its work reached (SubmissionEpoch).
+  // The submission epoch that the last wait for all of the context's work covered
+  // (SubmissionEpoch).
   std::atomic<std::uint64_t>& covered_note() { return covered_note_; }
 
   // Holds the blocks from 64 KiB up.
   Windows& windows() const { return *windows_; }
   AccessSet access() const { return small_->access(); }
 
-  // Releases everything, after the context and its work are gone. What the program held of it is no
-  // longer an allocation.
+  // Releases everything, after the context and its work are gone. The program's allocations of it
+  // cease to exist.
   void end();
   bool has_ended() const { return ended_.load(std::memory_order_acquire); }
 

@@ -11,8 +11,8 @@ namespace cuvmm {
 
 class ServedPools;
 
-// Moves live stream-ordered memory of a device, of all its pools, for a request that would
-// otherwise be refused.
+// Moves live stream-ordered memory of all pools of a device, for a request that would otherwise be
+// refused.
 class DeviceCompactor final : public Compactor {
  public:
   // All must outlive this object.

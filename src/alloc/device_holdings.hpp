@@ -38,8 +38,8 @@ class DeviceHoldings {
   // Releases up to `wanted` bytes of it for other uses of the device's memory. Returns how much.
   Size release(int ordinal, Size wanted) const;
 
-  // The chunks behind what the program holds on a device. A chunk that blocks share is listed for
-  // each of them.
+  // The chunks behind the memory that the program holds on a device. A chunk that blocks share is
+  // listed for each of them.
   std::vector<HeldChunk> chunks(int ordinal) const;
   // Begins the eviction of all memory of the device that we serve (alloc/eviction_set.hpp). No call
   // and no work of the program may be in flight.

@@ -33,7 +33,8 @@ Result<std::unique_ptr<DeviceMemory>> DeviceMemory::create(const Driver& driver,
   return memory;
 }
 
-// Tries what the attributes promise, once and on one granule, before a program depends on it.
+// Tests on one granule, once, that the device does as its attributes promise, before a program
+// depends on it.
 Result<void> DeviceMemory::probe(const Driver& driver) {
   size_t bytes = 0;
   TRY(driver.check(driver.cuDeviceTotalMem(&bytes, ordinal_), "ask for the device's memory"));

@@ -54,7 +54,7 @@ class DeviceMemory {
   // Held by a thread that lacks memory while it reclaims from others: one thread at a time.
   PressureTurns& turns() { return turns_; }
 
-  // What the program sees as free: the driver's free memory and what we cache, but no more than the
+  // The free memory that the program sees: the driver's and what we cache, but no more than the
   // limit leaves. `mapped_free`: bytes that arenas and windows have mapped but not allocated.
   MemoryInfo info(const MemoryInfo& of_the_driver, Size mapped_free) const;
 

@@ -19,7 +19,7 @@ void DeviceReclaim::retry(DeviceMemory& device, Size size, MemoryPressure& press
   const Size wanted = round_up(size, device.granule());
   PressureTurns::Turn turn{device.turns()};
   for (int attempts = 1;; ++attempts) {
-    // Without a turn only what others have released meanwhile can help.
+    // Without a turn, only memory that others have released meanwhile can help.
     if (!turn.take(longest)) {
       static_cast<void>(still_lacks());
       return;

@@ -7,8 +7,8 @@
 
 namespace cuvmm {
 
-// Reclaims memory of a device from all that this process holds there, for an allocation that lacks
-// it, and beyond what VMM_CACHE lets the process keep. Call with no lock held. Thread-safe.
+// Reclaims device memory from all that this process holds there: for an allocation that lacks
+// memory, and to keep what is cached within VMM_CACHE. Call with no lock held. Thread-safe.
 class DeviceReclaim {
  public:
   // All of it must outlive this object.
@@ -31,15 +31,15 @@ class DeviceReclaim {
   enum class Compacts : std::uint8_t { Here, InAttempt };
   // Whether retry() also waits for a larger lease.
   enum class Lease : std::uint8_t { Awaited, NotAwaited };
-  // Retries an allocation of `size` bytes while others release memory: what one kind of memory
-  // caches, or pending work still uses, may be what another kind lacks. `still_lacks` makes an
+  // Retries an allocation of `size` bytes while others release memory: one kind of memory may lack
+  // the bytes that another kind caches, or that pending work still uses. `still_lacks` makes an
   // attempt, and returns whether it failed for lack of memory.
   void retry(DeviceMemory& device, Size size, MemoryPressure& pressure, Compacts compacts,
              Lease lease, const std::function<bool()>& still_lacks);
 
-  // Returns to the driver what the current device can spare. Returns whether that was anything.
+  // Returns spare memory of the current device to the driver. Returns whether there was any.
   bool make_room();
-  // Releases what the device caches beyond VMM_CACHE and no work uses any longer.
+  // Releases memory that the device caches beyond VMM_CACHE and that no work uses any longer.
   void bound_cache(DeviceMemory& device);
   void bound_caches();  // of all devices
 

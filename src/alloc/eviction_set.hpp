@@ -48,7 +48,7 @@ struct HeldChunk {
   std::uint64_t holder;  // the buffer ID of the first block; 0 if the program has freed it
 };
 
-// What leaves one device, and what cannot.
+// The chunks that leave one device, and the bytes that cannot.
 struct EvictionSet {
   std::function<bool(const Chunk&)> wants;  // selects the chunks to evict
   // Cached memory may stay, and then everything that shares a chunk with it stays too.
@@ -69,9 +69,9 @@ struct EvictionSet {
 // others that ask.
 class EvictionSource {
  public:
-  // Lists what the program holds now. Can be called at any time.
+  // Lists the chunks that the program holds now. Can be called at any time.
   virtual void list_held(std::vector<HeldChunk>& held) const = 0;
-  // Releases what is unused, and lists the rest.
+  // Releases unused chunks, and lists the rest.
   virtual void begin_eviction(EvictionSet& evicted) = 0;
   // Unmaps the chunk and drops the reference to it. After an Error it may be partly mapped;
   // put_back() repairs that.

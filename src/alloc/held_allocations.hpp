@@ -21,8 +21,9 @@ class HeldAllocations {  // NOLINT(clang-analyzer-optin.performance.Padding)
   // Of several concurrent attempts to end that, exactly one succeeds.
   bool try_release(const AllocationMap::Found& found);
 
-  // All find only memory that is still served. The calling thread must be inside a call barrier for
-  // as long as it uses the owner, which may otherwise be destroyed (Retired).
+  // These find only memory that is still served. The calling thread must be inside a call barrier
+  // for as long as it uses the owner, which may otherwise be destroyed (Retired).
+  //
   // The allocation that begins there.
   std::optional<AllocationMap::Found> find_start(CUdeviceptr address) const;
   // The allocation that contains the byte.

@@ -10,9 +10,9 @@
 
 namespace cuvmm {
 
-// Blocking memory that other processes may open: what was lent, how many have it open, and what was
-// freed while they had it open. A freed block stays as it is, and counts, until the last borrower
-// is done; to its own program it is gone. Thread-safe.
+// Blocking memory that other processes may open: the blocks that were lent, the number of processes
+// that have each open, and the blocks that were freed meanwhile. A freed block stays as it is, and
+// counts, until the last borrower is done; to its own program it is gone. Thread-safe.
 class Lending {
  public:
   using Id = std::uint64_t;  // the allocation's buffer ID

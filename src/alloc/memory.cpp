@@ -9,7 +9,7 @@
 namespace cuvmm {
 namespace {
 
-// What DeviceReclaim::retry() repeats: the attempt, whose outcome `made` keeps.
+// The callback for DeviceReclaim::retry(): repeats the attempt and stores its outcome in `made`.
 template <class Made, class Attempt>
 auto again(Made& made, const Attempt& attempt) {
   return [&made, &attempt] {
@@ -136,7 +136,7 @@ Result<void> Memory::take_natively(DeviceMemory& device, Size size, const Native
   };
   pressure.tried.add(ReclaimSteps::NewMemory);
   Result<void> made = attempt_here();
-  // What never fits, and what a capture or a lost context forbids to wait for, is not waited for.
+  // Do not wait for a size that can never fit, during a capture, or after a context was lost.
   const bool may_wait =
       size <= device.limit() && !dependencies_.captures.any() && !work_.has_lost_a_context();
   const auto retry = [&](DeviceReclaim::Lease lease) {

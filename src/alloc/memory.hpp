@@ -19,8 +19,7 @@ namespace cuvmm {
 using Answer = std::optional<CUresult>;
 
 // The memory that cuvmm serves to the program in this process. It resolves the context, pool and
-// device that a call refers to, and puts together the parts that each know one subject.
-// Thread-safe.
+// device that a call refers to, and combines parts that each handle one subject. Thread-safe.
 class Memory {  // NOLINT(clang-analyzer-optin.performance.Padding)
  public:
   using Dependencies = MemoryDependencies;
@@ -72,9 +71,9 @@ class Memory {  // NOLINT(clang-analyzer-optin.performance.Padding)
   bool make_room() { return reclaim_.make_room(); }
 
   // Makes `attempt`, in which the program takes `size` bytes of the device from the driver. While
-  // that lacks memory, reclaims as for an allocation of ours, and then makes `elsewhere`, if there
-  // is one and the device spills. Reports a refusal for lack of memory. Each attempt charges the
-  // device's budget itself, and changes nothing if it fails.
+  // the attempt lacks memory, reclaims as for an allocation of ours, and then makes `elsewhere`, if
+  // there is one and the device spills. Reports a refusal for lack of memory. Each attempt charges
+  // the device's budget itself, and changes nothing if it fails.
   using NativeAttempt = std::function<Result<void>()>;
   Result<void> take_natively(DeviceMemory& device, Size size, const NativeAttempt& attempt,
                              const NativeAttempt& elsewhere);

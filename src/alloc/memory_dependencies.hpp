@@ -9,7 +9,7 @@
 
 namespace cuvmm {
 
-// What tracks the program's work. All of it must outlive the memory that depends on it.
+// The parts that track the program's work. All of them must outlive the memory that uses them.
 struct MemoryDependencies {
   const Driver& driver;
   StreamClock& clock;

@@ -7,8 +7,8 @@
 
 namespace cuvmm {
 
-// One allocation that lacks memory: how long it may wait in all, whoever waits, and the steps that
-// were tried for it.
+// An allocation that lacks memory: how long it may wait in total, wherever it waits, and the steps
+// that were tried for it.
 class MemoryPressure {
  public:
   explicit MemoryPressure(Duration wait) : wait_(wait) {}
@@ -20,7 +20,7 @@ class MemoryPressure {
     if (began_ == 0) began_ = now_ns();
     return began_ + in_ns(wait);
   }
-  // For time in which cuvmm itself kept all work from running.
+  // Extends the wait by time in which cuvmm itself kept all work from running.
   void discount(std::uint64_t ns) { began_ += ns; }
 
   ReclaimSteps tried;
@@ -30,8 +30,8 @@ class MemoryPressure {
   std::uint64_t began_ = 0;
 };
 
-// Threads that lack memory of one device reclaim it one at a time, or each would take what the
-// others have just reclaimed.
+// Threads that lack memory of one device reclaim it one at a time. Otherwise each would take the
+// memory that another has just reclaimed.
 class PressureTurns {
  public:
   class Turn {

@@ -16,7 +16,7 @@ class NativeCharge {
   // Within the limit and the lease; OutOfMemory if they have no room. Without a budget nothing is
   // charged.
   static Result<NativeCharge> within_limit(LeasedBudget* budget, Size size);
-  // Whether it fits or not.
+  // Charges the budget even beyond the limit.
   static NativeCharge beyond_limit(LeasedBudget* budget, Size size);
 
   NativeCharge(NativeCharge&& other) noexcept

@@ -6,9 +6,9 @@
 
 namespace cuvmm {
 
-// A new chunk on the device that `properties` name, in place of one that the program created with
-// them: charged to the device within its bounds. Unused memory of cuvmm's own makes way for it.
-// `device`: nullptr if cuvmm does not serve it.
+// Creates a chunk on the device that `properties` name, to replace one that the program created
+// with them. Charges the device's budget, and if memory is lacking, releases unused memory of
+// cuvmm's own and tries again. `device`: nullptr if cuvmm does not serve it.
 Result<ChunkRef> create_near(const Driver& driver, DeviceMemory* device, Size size,
                              const CUmemAllocationProp& properties);
 

@@ -105,7 +105,7 @@ bool still_holds_device_by_address(const std::string& root) {
   return last >= 0 && leads_to_one(AT_FDCWD, (descriptors + std::to_string(last)).c_str(), root);
 }
 
-// That there is none must be found out each time, because we do not see files being opened.
+// Looks anew each time if the last answer was no, because we do not see files being opened.
 bool holds_device_by_address(const std::string& root) {
   if (still_holds_device_by_address(root)) return true;
   if (!could_be_one(root)) return false;

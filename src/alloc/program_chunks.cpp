@@ -41,9 +41,9 @@ bool ProgramChunks::is_taken(Handle handle) const {
   return is_another(handle);
 }
 
-// A name that is known although the driver has just given it out anew is of memory that has ended
-// without our noticing. The handle of spilled memory outlives the chunk, in its store, so the
-// program must not know it: it might release it once more.
+// If the driver has just handed out a name that is still known, the chunk of that name has ended
+// without our noticing. The program must not know the handle of spilled memory: the handle outlives
+// the program's chunk in the store, and the program might release it once more.
 ProgramChunks::Handle ProgramChunks::add_name(const std::shared_ptr<ProgramChunk>& chunk,
                                               Handle handle,
                                               std::shared_ptr<ProgramChunk>& forgotten) {
@@ -150,7 +150,7 @@ void ProgramChunks::for_each(Visit visit) const {
   }
 }
 
-// A reference that is ours must not be given up in place of one that the program never had.
+// 0 for a handle that only cuvmm references: the program must not release it.
 ProgramChunks::Handle ProgramChunks::unknown(Handle name) const {
   bool is_ours = is_release_deferred(name);
   if (some_taken_over_) {
@@ -192,7 +192,8 @@ ProgramChunks::Release ProgramChunks::release(Handle name) {
   return release;
 }
 
-// If its handle has been released, the chunk goes by another of those that the program still has.
+// If the handle that names the chunk has been released, another one that the program still has
+// names it.
 void ProgramChunks::rename_if_gone(ProgramChunk& chunk) {
   if (chunk.references == 0 || names_.contains(chunk.name)) return;
   for (const auto& [name, named] : names_) {
@@ -217,7 +218,7 @@ const ProgramChunks::Place* ProgramChunks::find(CUdeviceptr address) const {
   return found->second.contains(address) ? &found->second : nullptr;
 }
 
-// What is mapped right behind it; nullptr if nothing is.
+// The mapping that begins where this one ends; nullptr if there is none.
 const ProgramChunks::Place* ProgramChunks::behind(const Place& place) const {
   const auto next = places_.find(place.address + place.size);
   return next != places_.end() ? &next->second : nullptr;
@@ -309,7 +310,8 @@ void ProgramChunks::pin(CUdeviceptr address, Size size, std::uint8_t why) {
               [&](Place& place) { place.chunk->stays = reason_to_stay(why); });
 }
 
-// An imported chunk lies where the process that created it says; here it is told by who uses it.
+// Only the process that created an imported chunk knows where it lies, so this infers the device
+// from the access to its first mapping.
 int ProgramChunks::device_of(const ProgramChunk& chunk) const {
   const CUmemLocation& where = chunk.properties.location;
   if (!chunk.is_imported()) return where.type == CU_MEM_LOCATION_TYPE_DEVICE ? where.id : -1;

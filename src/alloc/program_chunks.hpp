@@ -30,8 +30,8 @@ struct ProgramChunk {
   const char* stays = nullptr;            // why it cannot leave its device
   std::vector<CUdeviceptr> mapped_at;
   NativeCharge charge;  // until it is taken over: then the chunk that backs it has its own
-  // From the first pause or move on, and of a spilled chunk from the start: the only reference that
-  // the driver knows; the program's are counted here. Empty also while the chunk is away.
+  // The only reference that the driver knows, from the first pause or move on (of a spilled chunk,
+  // from the start); the program's are counted here. Empty before, and while the chunk is away.
   ChunkRef moved;
   bool is_taken_over = false;
   bool has_aliases = false;  // several of the driver's handles name it: it cannot be taken over
@@ -51,10 +51,10 @@ struct ProgramChunk {
   static CUmemAllocationHandleType without_file_descriptor(CUmemAllocationHandleType types) {
     return static_cast<CUmemAllocationHandleType>(static_cast<unsigned>(types) & ~file_descriptor);
   }
-  // What placement knows the chunk by; no handle of the driver has this value.
+  // The chunk's key in placement. No handle of the driver has this value.
   CUmemGenericAllocationHandle key() const { return first_key + id; }
-  // Whether memory of any place may back a chunk with these properties: nothing depends on where it
-  // lies, until the program exports it.
+  // Whether memory anywhere may back a chunk with these properties: until the program exports the
+  // chunk, nothing depends on its location.
   static bool may_be_spilled(const CUmemAllocationProp& properties);
 
   static constexpr CUmemGenericAllocationHandle first_key = 0xC0DF'0000'0000'0000;
@@ -67,7 +67,7 @@ struct ProgramChunk {
 // its device and come back is another chunk for the driver, so the handle that the program knows is
 // translated. Thread-safe.
 //
-// The functions named after driver calls are made by the program's calls.
+// Hooks call the functions that are named after driver calls.
 class ProgramChunks {
  public:
   using Handle = CUmemGenericAllocationHandle;
@@ -82,11 +82,12 @@ class ProgramChunks {
   Handle spilled(const ChunkRef& as, Size size, const CUmemAllocationProp& properties);
   Handle imported(Handle handle);
   Handle retained(Handle handle, CUdeviceptr address);
-  // Refers to the chunk at the address, if the driver no longer counts its references.
+  // Adds a reference to the chunk at the address, if cuvmm counts its references in place of the
+  // driver.
   std::optional<Handle> retain(CUdeviceptr address);
 
-  // The driver's handle of what the program knows by this one; 0 if the program knows nothing by
-  // it, and it is the driver's handle of a chunk that the program knows by another.
+  // Translates the program's handle into the driver's. 0 if the program has no such handle but
+  // cuvmm does: for a chunk that the program knows by another one, or whose release is deferred.
   Handle handle_of(Handle name) const;
   // Whether the program knows another chunk by this number.
   bool is_taken(Handle handle) const;
@@ -130,9 +131,9 @@ class ProgramChunks {
   // Whether the program has mapped a chunk there.
   bool contains(CUdeviceptr address) const;
 
-  // What is mapped without a gap from the place that contains the address on; empty if none does.
+  // The contiguous mappings from the one that contains the address onwards; empty if none does.
   std::vector<Place> run_from(CUdeviceptr address) const;
-  // Of a chunk that was taken over; empty while it is away.
+  // The memory behind a chunk that was taken over; empty while it is away.
   ChunkRef backing(const ProgramChunk& chunk) const;
 
   // Whether other processes can import all of run_from(). NotSupported if they cannot, and a chunk
@@ -161,14 +162,14 @@ class ProgramChunks {
   AccessSet devices() const;  // those with chunks
   Size bytes_on_devices() const;
   std::vector<Place> places_of(const ProgramChunk& chunk) const;
-  // Makes one reference to the chunk, which is mapped at the address, the only one that the driver
-  // knows.
+  // Leaves the driver a single reference to the chunk, which is mapped at the address, and returns
+  // that.
   Result<ChunkRef> take_over(ProgramChunk& chunk, CUdeviceptr address);
   void set_backing(CUdeviceptr address, bool is_mapped, const AccessSet& access);
-  // The chunk is nowhere mapped any more, or another one is mapped in its place.
+  // Call once the chunk is mapped nowhere, or another one is mapped in its place.
   void left(ProgramChunk& chunk);
   void came_back(ProgramChunk& chunk, const ChunkRef& as);
-  // Another chunk is mapped wherever the one that was taken over was.
+  // Call once another chunk is mapped wherever the one that was taken over was.
   void exchanged(ProgramChunk& chunk, const ChunkRef& as, const CUmemAllocationProp& properties);
 
   bool is_empty() const { return count_.load(std::memory_order_acquire) == 0; }

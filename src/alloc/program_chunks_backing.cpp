@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver has behind the program's chunks: for pauses, and to exchange chunks.
+// The driver's chunks behind the program's: taking them over for pauses, and exchanging them.
 #include <cstring>
 #include <mutex>
 #include <shared_mutex>
@@ -151,7 +151,7 @@ void ProgramChunks::set_backing(CUdeviceptr address, bool is_mapped, const Acces
   place.access_now = access;
 }
 
-// The program's own release has been recorded if it has no reference.
+// A chunk without references needs no record: the program's own release has been recorded.
 void ProgramChunks::record(TraceEvent event, const ProgramChunk& chunk) {
   if (chunk.references == 0) return;
   CUVMM_TRACE(.event = event, .flags = trace_flag::native,
@@ -161,7 +161,7 @@ void ProgramChunks::record(TraceEvent event, const ProgramChunk& chunk) {
 }
 
 void ProgramChunks::left(ProgramChunk& chunk) {
-  // It is away already if only a part of another one had been mapped in its place.
+  // `moved` is empty if the chunk was away already, and its replacement was only partly mapped.
   if (chunk.moved && !chunk.is_far()) record(TraceEvent::Release, chunk);
   const Writing writing{lock_};
   chunk.moved = {};

@@ -3,7 +3,7 @@
 
 namespace cuvmm {
 
-// Without a limit, and while the driver has memory, the call costs what it does natively: no device
+// Without a limit, and while the driver has memory, the call costs no more than natively: no device
 // is served for it.
 CUresult ProgramCreation::create(Handle* chunk, Size size, const CUmemAllocationProp& properties,
                                  const CallDriver& call_driver) {

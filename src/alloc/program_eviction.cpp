@@ -27,7 +27,7 @@ void ProgramEviction::begin_eviction(EvictionSet& evicted) {
       one.size = chunk.size;
       one.home = Location::device(device_);
       one.properties = &chunk.properties;
-      // One that a neighbour holds returns there: its own device need not have room.
+      // A chunk on a neighbour returns there: its own device may have no room.
       if (chunk.is_far() && chunk.moved->location().is_device()) {
         one.home = chunk.moved->location();
         one.properties = nullptr;
@@ -56,7 +56,7 @@ void ProgramEviction::begin_moving(EvictionSet& evicted) {
 
 Result<void> ProgramEviction::take_out(EvictedChunk& one) {
   ProgramChunk& chunk = *leaving_[one.index];
-  // It may have a chunk in its place by now that put_back() did not need.
+  // If the chunk was never taken over, `one.chunk` is a replacement that put_back() did not need.
   if (!one.chunk || !chunk.is_taken_over) {
     one.chunk = TRY(chunks_.take_over(chunk, one.address));
   }

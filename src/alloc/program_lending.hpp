@@ -9,9 +9,9 @@
 
 namespace cuvmm {
 
-// Memory that the program manages itself and that other processes may open by an IPC handle: from
-// the mapping that the handle was requested for, all that is mapped behind it without a gap.
-// Borrowers keep the chunks, whatever the program does with its own mappings. Thread-safe.
+// Memory that the program manages itself and that other processes may open by an IPC handle: the
+// contiguous mappings from the one that the handle was requested for onwards. Borrowers keep the
+// chunks, whatever the program does with its own mappings. Thread-safe.
 class ProgramLending {
  public:
   using Id = Lending::Id;
@@ -19,7 +19,7 @@ class ProgramLending {
   explicit ProgramLending(ProgramChunks& chunks) : chunks_(chunks) {}
 
   bool holds(CUdeviceptr address) const { return chunks_.contains(address); }
-  // Whether it is not an ID of Lending.
+  // Whether the ID was made here, not by Lending.
   static bool is_one(Id id) { return (id & mark) != 0; }
 
   // The chunks stay where they are from now on. A repeated request for the same mapping has the

@@ -32,9 +32,9 @@ class ProgramWork {
   // Ensures, before a blocking free of the context's memory, that all work that could touch it is
   // done. Returns false if that is unknown, or would take a wait that the program did not ask for.
   bool wait_before_free(ContextMemory& context);
-  // Allocates and frees a probe. In the capture modes in which the driver would refuse the
-  // program's own call and break the capture, it does so here. Otherwise it has waited for the work
-  // of the current context, as a free does.
+  // Allocates and frees a probe. If the thread's capture mode makes the driver refuse the program's
+  // own free and break the capture, the driver does the same here. Otherwise it waits for the work
+  // of the current context, as in any free.
   CUresult free_as_the_driver_does();
 
  private:

@@ -49,8 +49,8 @@ class ServedContexts {
   // The access of all devices to the context's blocking memory.
   AccessSet access_to(CUcontext context) const;
 
-  // Copies that use blocking memory of another context. False while the process has one context,
-  // whose memory no other context can name.
+  // False while the process has had only one context, so that no copy can use blocking memory of
+  // another context.
   bool has_several() const { return has_several_.load(std::memory_order_relaxed); }
   // Gives these devices access to the memory of the allocation's context, as far as they can reach
   // it.

@@ -11,8 +11,8 @@ namespace {
 
 constexpr const char* letting_spill = "let memory spill";
 
-// What one device may take of another device's memory, or of the host's: limited by what it may
-// spill, and by what may be held there.
+// The budget of one device at another device or on the host: limited by how much the device may
+// spill, and by how much the place may hold.
 class SpillBudget final : public Budget {
  public:
   SpillBudget(std::shared_ptr<Budget> spilled, std::shared_ptr<Budget> of_the_place)

@@ -22,7 +22,7 @@ using share::system_error;
 
 constexpr const char* locking = "take a process off its devices";
 
-// One file for all processes: each has the byte of its number.
+// One file for all processes: the byte at offset PID is the lock for that process.
 Result<Fd> file_of_locks(const std::string& folder_path) {
   const PrivateFolder folder = TRY(PrivateFolder::open(folder_path));
   Fd file{::open(folder.open_path_of("checkpoints.lock").c_str(),
@@ -49,7 +49,7 @@ Result<void> lock_byte(const Fd& file, pid_t number, Deadline until) {
   return {};
 }
 
-// A link in the process's view of the files would lead to a place in ours.
+// Refuses links: one in the process's view of the file system would resolve in ours.
 Fd open_without_links(const std::string& root, const std::string& path) {
   Fd at{::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)};
   std::istringstream names{path};
@@ -62,9 +62,9 @@ Fd open_without_links(const std::string& root, const std::string& path) {
 
 }  // namespace
 
-// Commands and services differ in their environments, and in what they see as /tmp. They have the
-// process's own view in common, so each locks in the process's shared folders and in all of its
-// own.
+// Commands and services differ in their environments, and in their view of /tmp. All of them can
+// reach the process's own view, so each takes the lock in the process's shared folders and in all
+// of its own.
 Result<std::vector<Fd>> lock_for_checkpoint(pid_t process, Deadline until) {
   const auto identity = share::identity_of(process);
   const pid_t number = identity ? identity->innermost : process;

@@ -21,7 +21,7 @@ using End = CheckpointEnd;
 // For answers that take no time, and for another command at work on the same process.
 constexpr Duration a_while{30'000'000};
 
-// What the program answers; its refusal is an Error text.
+// The program's answer, or the reason why there is none.
 struct Told {
   std::optional<ControlAnswer> answer;  // if it did as it was told
   std::string why;
@@ -67,7 +67,7 @@ InUse memory_in_use(const std::optional<observe::Nvml>& nvml, pid_t process) {
   return all;
 }
 
-// Known before the checkpoint, in case this process does not live to see what has left.
+// Computed before the checkpoint, because this process may die before it can measure what has left.
 LeftMemory expected_to_leave(const InUse& before) {
   LeftMemory left{};
   for (std::size_t device = 0; device < left.size(); ++device) {
@@ -76,8 +76,8 @@ LeftMemory expected_to_leave(const InUse& before) {
   return left;
 }
 
-// For a process that NVML does not list, as in some containers. What other processes took or gave
-// back meanwhile counts too.
+// For a process that NVML does not list, as in some containers. Includes memory that other
+// processes took or gave back meanwhile.
 LeftMemory difference(const InUse& before, const InUse& after) {
   LeftMemory left{};
   for (std::size_t device = 0; device < left.size(); ++device) {

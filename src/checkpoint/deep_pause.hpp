@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The second half of a deep pause, and the first half of the resume after one: what a paused
-// process still has on its devices (contexts, modules) leaves, or returns.
+// The second half of a deep pause, and the first half of the resume after one: takes the contexts
+// and modules that a paused process still has off its devices, or brings them back.
 #pragma once
 
 #include <functional>
@@ -12,16 +12,16 @@
 
 namespace cuvmm::checkpoint {
 
-// Asks the process a ControlRequest, and returns its answer.
+// Sends a ControlRequest to the process, and returns its answer.
 using AskProcess = std::function<Result<share::ControlAnswer>(const share::ControlRequest&)>;
-// By its control socket.
+// Asks over the process's control socket.
 AskProcess by_control_socket(pid_t process);
 
 struct DeepPauseOutcome {
-  CheckpointEnd end = CheckpointEnd::Unknown;  // then return_to_devices() helps, perhaps later
+  CheckpointEnd end = CheckpointEnd::Unknown;  // if Unknown, return_to_devices() may help later
   std::string why;                             // unless OffDevices
   CheckpointTimes times;
-  share::LeftMemory left{};  // where NVML says so
+  share::LeftMemory left{};  // if NVML reports it
 };
 
 // The process must be paused. Can be repeated after any outcome, and after the death of the process

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The driver's checkpoint of another process: its contexts and modules leave the card and come
-// back. Every step begins with the state that the driver reports, so it goes on where a process
-// that died has left off.
+// back. Every step starts from the state that the driver reports, so it can continue where a caller
+// that died left off.
 #pragma once
 
 #include <sys/types.h>
@@ -20,7 +20,7 @@ struct CheckpointTimes {
   std::uint64_t unlock_us = 0;
 };
 
-// Where a process is after it was to be taken off its devices, or to return.
+// Where a process is after an attempt to take it off its devices or to bring it back.
 enum class CheckpointEnd : std::uint8_t {
   OffDevices,
   OnDevices,
@@ -37,12 +37,12 @@ class ProcessCheckpoint {
     Error why;  // unless OffDevices
   };
   enum class Begun : std::uint8_t { No, ByAnother };
-  // Locks the process's driver calls, waiting at most `timeout` for those inside, and takes it off
-  // the card. If another process of cuvmm's has begun with it, goes on from there; otherwise a
-  // process that is not running belongs to another tool, and is left alone. After Unknown,
-  // bring_back() may help later.
+  // Locks the process's driver calls, waiting at most `timeout` for calls in flight, and takes it
+  // off the card. Begun::ByAnother: another process of cuvmm's began this, so continues from the
+  // state that it left. Begun::No: if the process is not running, another tool has locked it, and
+  // it is left alone. After Unknown, bring_back() may help later.
   Outcome take_off(Begun begun, Duration timeout);
-  // To the card, and unlocks its calls. What fails can be repeated.
+  // Restores the process to the card and unlocks its calls. Can be repeated after a failure.
   Result<void> bring_back();
   // Whether a bring_back() needs room on the devices. Fails if the driver does not know the
   // process.
@@ -65,9 +65,9 @@ class ProcessCheckpoint {
 
 // Whether the process runs on the simulated driver, so that its times are not a card's.
 bool is_simulated(pid_t process);
-// How to load a library of the driver that the process uses: libcuda.so.1, libnvidia-ml.so.1. The
-// simulated ones are those of this installation, and find the process's card only once
-// ProcessCheckpoint::of() has been called.
+// The name by which to load a driver library that the process uses: libcuda.so.1,
+// libnvidia-ml.so.1. The simulated ones are those of this installation, and find the process's card
+// only once ProcessCheckpoint::of() has been called.
 Result<std::string> driver_library(pid_t process, const char* name);
 
 }  // namespace cuvmm::checkpoint

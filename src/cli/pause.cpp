@@ -205,8 +205,8 @@ int tell_one(const PauseRequest& request, int process, Duration timeout, nlohman
   return request.deep ? pause_deeply(request, process, timeout, one) : 0;
 }
 
-// In a process of its own: the simulated driver serves a process one card, and each of several
-// processes may have another.
+// Runs tell_one() in a child process, since the simulated driver gives a process only one card, and
+// each of the processes may use a different one.
 int tell_one_apart(const PauseRequest& request, int process, Duration timeout,
                    nlohmann::json& all) {
   int ends[2];
@@ -217,7 +217,7 @@ int tell_one_apart(const PauseRequest& request, int process, Duration timeout,
   const pid_t child = ::fork();
   if (child < 0) return tell_one(request, process, timeout, all);
   if (child == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // whoever ends this command ends it wherever it is
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // end with this command, however it ends
     auto told = nlohmann::json::array();
     const int status = tell_one(request, process, timeout, told);
     std::fflush(nullptr);

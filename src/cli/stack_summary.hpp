@@ -10,12 +10,12 @@
 
 namespace cuvmm::cli {
 
-// What `cuvmm stats --top` shows: the call stacks that hold most memory, from a trace with stacks.
+// Prints the call stacks that hold most memory, for `cuvmm stats --top`.
 void print_stacks(const TraceHeader& header, view::StackUses& uses, std::size_t most);
 void add_stacks_to(const TraceHeader& header, view::StackUses& uses, std::size_t most,
                    nlohmann::json& object);
 
-// Prints the stacks that hold most memory at the end on standard error, in a line each.
+// Prints the stacks that hold most memory at the trace's end to standard error, one per line.
 void print_leaking_stacks(const TraceHeader& header, view::StackUses& uses);
 
 }  // namespace cuvmm::cli

@@ -52,9 +52,10 @@ class Broker {
                   [this](node::ClientId client) { return parties_[client].peer.user; },
                   [this](node::PlaceId place) { return place_name(place); }}) {}
 
-  // Whoever takes clients off their devices; without it, none leaves. It outlives the broker's use.
+  // Sets the runner of the helpers, which must outlive its use here. Without it, no client leaves
+  // its devices.
   void leave_devices_with(DeepPauses& deep_pauses) { deep_pauses_ = &deep_pauses; }
-  // For its links.
+  // For DeepPauses::Links.
   void demand_presence(node::ClientId client, const node::PresenceDemand& demand) const {
     say(client, demand);
   }
@@ -70,9 +71,9 @@ class Broker {
   bool said(ConnectionId id, std::span<const std::byte> packet, node::Microseconds now);
   void gone(ConnectionId id, node::Microseconds now);
 
-  // Takes NVML's figures for a device. Memory in use beyond the clients' leases counts as foreign.
-  // What clients return between this call and the answer may still count in the answer.
+  // Call before asking NVML: its answer may include memory that clients return meanwhile.
   void will_see_use();
+  // Takes NVML's figures for a device. Memory in use beyond the clients' leases counts as foreign.
   void saw_use(std::uint32_t device, const observe::DeviceUse& use, node::Microseconds now);
   void time_passed(node::Microseconds now);
   std::optional<node::Microseconds> next_wake() const;
@@ -100,7 +101,7 @@ class Broker {
     std::optional<node::TermsAsk> set_by_hand = {};  // `cuvmm set`
     std::optional<std::uint32_t> cap_wish = {};      // of a client that shares device time
     std::optional<std::uint32_t> cap_by_hand = {};
-    std::optional<node::RequestId> takes_parts = {};  // of the grant; the last that said so
+    std::optional<node::RequestId> takes_parts = {};  // the latest request that accepts parts
     bool pauses_with_group = false;
     bool waits_for_nobody = false;  // whatever it shares (--group none)
   };
@@ -198,7 +199,7 @@ class Broker {
   ShareKeys share_keys_;
   DeepPauses* deep_pauses_ = nullptr;
   std::map<ConnectionId, Party> parties_;               // a client's ID is its connection's ID
-  std::map<ConnectionId, LeasedBefore> leased_before_;  // the question about the devices' use
+  std::map<ConnectionId, LeasedBefore> leased_before_;  // leases when NVML was last asked
   std::deque<Move> moves_;
   std::optional<node::Microseconds> began_;
   NodeHistory history_;

@@ -11,8 +11,8 @@ namespace cuvmm::daemon {
 using namespace node;  // NOLINT(google-build-using-namespace): its words are this file's subject
 using checkpoint::CheckpointEnd;
 
-// Room is made for what a client says that it left, so it is believed only as far as contexts and
-// modules can be large.
+// The policy makes room for the sizes that a client reports, so they are capped at the most that
+// contexts and modules can take.
 std::map<PlaceId, Size> Broker::contexts_at(const ContextSizes& sizes) const {
   constexpr Size most = 4 * GiB;
   std::map<PlaceId, Size> contexts;
@@ -23,7 +23,7 @@ std::map<PlaceId, Size> Broker::contexts_at(const ContextSizes& sizes) const {
   return contexts;
 }
 
-// The driver can only be told the number of a process that this one sees.
+// Ignores clients in other PID namespaces, since the driver needs a PID that is valid in this one.
 bool Broker::on(ConnectionId id, Party& party, const PresenceReport& said, Microseconds now) {
   if (!party.is_client) return false;
   if (party.peer.process <= 0) return true;

@@ -10,7 +10,8 @@ namespace cuvmm::daemon {
 
 using namespace node;  // NOLINT(google-build-using-namespace): its words are this file's subject
 
-// Members of a group that are to pause at once do it together, if all of them can.
+// If several members of a group are asked to pause at the same time, they pause together, provided
+// that all of them support it.
 void Broker::pause_groups_together(const Decisions& decisions) {
   std::map<std::string, std::vector<const ReclaimRequested*>> pauses;
   for (const Decision& decision : decisions) {
@@ -35,7 +36,7 @@ void Broker::pause_groups_together(const Decisions& decisions) {
   }
 }
 
-// At once, since each change of the groups has the time policy look at every client.
+// Passes all changes in one call, since each call makes the time policy examine every client.
 void Broker::regroup_time(const Decisions& decisions, Microseconds now) {
   std::map<ClientId, std::string> groups;
   for (const Decision& decision : decisions) {
@@ -66,7 +67,7 @@ bool Broker::on(ConnectionId id, Party& party, const SharesHandles& said, Micros
   return true;
 }
 
-// For people: the name that a member has given the group; "with A" for a group without a name, of
+// For display: the name that a member has given the group; "with A" for a group without a name, of
 // which A is the oldest member.
 std::string Broker::group_name_of(ClientId client) const {
   const NodeClient* const known = policy_.books().find_client(client);

@@ -101,8 +101,8 @@ void Broker::show_state(ConnectionId id, Microseconds now) const {
   show(StateEnd{.up_for = now - began_.value_or(now)});
 }
 
-// The clients that have been asked for memory of the place, or else those with a turn. Those that
-// leave no room for its contexts, if it cannot return to its devices.
+// The names of the clients that this one waits for: those asked for memory of the place, or else
+// those with a turn. If its contexts have no room to return, all that hold or are guaranteed some.
 std::string Broker::awaited_by(ClientId client, PlaceId place) const {
   if (policy_.waited_for(client, place) == 0) return "";
   std::string names;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The broker's part in knowing what others than its clients use.
+// The broker's part in tracking memory and devices that non-clients use.
 #include "base/log_rarely.hpp"
 #include "daemon/broker.hpp"
 

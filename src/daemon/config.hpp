@@ -12,7 +12,7 @@
 
 namespace cuvmm::daemon {
 
-// A paused client leaves its devices once no call of it has waited for so long.
+// How long a paused client goes without a waiting call before it leaves its devices.
 struct DeepPauseRule {
   std::optional<node::Microseconds> after = {};  // none: never
 };

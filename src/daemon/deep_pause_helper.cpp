@@ -28,9 +28,10 @@ constexpr int helper_socket = 3;
 constexpr Duration for_calls_inside{10'000'000};  // as `cuvmm pause` waits by default
 constexpr Duration for_an_answer{30'000'000};
 
-// The helper loads libraries that the client's environment names, and finds the client's files.
+// Drops the service's rights, since the helper loads libraries that the client's environment names,
+// and forgets the service's runtime folder, so that it finds the client's files.
 bool become(uid_t user, gid_t group) {
-  ::unsetenv("XDG_RUNTIME_DIR");  // the service's
+  ::unsetenv("XDG_RUNTIME_DIR");  // the service's own
   const passwd* const entry = ::getpwuid(user);
   const bool has_groups =
       entry != nullptr ? ::initgroups(entry->pw_name, group) == 0 : ::setgroups(0, nullptr) == 0;
@@ -83,7 +84,8 @@ Result<RunningHelper> start_helper(DeepPauseWay way, const Peer& client) {
   std::transform(words.begin(), words.end(), arguments.begin(),
                  [](std::string& word) { return word.data(); });
 
-  // The service blocks the signals that it reads. Those of its terminal are not for its helpers.
+  // The service blocks the signals that it reads, so unblock them here. The helper gets a session
+  // of its own, since signals from the service's terminal are not meant for it.
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_t actions;
   sigset_t none;
@@ -123,7 +125,7 @@ void run_as_helper(int count, char** words) {
   }
   const bool is_sent =
       ::send(socket.number(), &report, sizeof report, MSG_NOSIGNAL) == ssize_t{sizeof report};
-  ::_exit(is_sent ? 0 : 1);  // the driver has nothing to put in order
+  ::_exit(is_sent ? 0 : 1);  // skip exit handlers: the driver needs no cleanup
 }
 
 }  // namespace cuvmm::daemon

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process that takes one client off its devices, or brings it back. It is a process of its own
-// because the driver's functions take as long as they take, because the simulated driver serves a
-// process one card, and because it must have no more rights than the client's user.
+// The process that takes one client off its devices, or brings it back. It is separate from the
+// service because the driver's functions may block for any time, because the simulated driver gives
+// a process only one card, and because it must have no more rights than the client's user.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ struct HelperReport {
   checkpoint::CheckpointEnd end = checkpoint::CheckpointEnd::Unknown;
   std::uint64_t took_us = 0;
   share::LeftMemory left{};
-  std::array<char, 232> why{};  // empty: it has done what it was to do
+  std::array<char, 232> why{};  // empty: it has succeeded
 
   void say(const std::string& words);
   bool is_done() const { return why.front() == '\0'; }

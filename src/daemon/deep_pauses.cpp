@@ -122,7 +122,7 @@ void DeepPauses::end_those_that_never_began() {
   for (const auto& [client, helper] : helpers_) {
     if (helper.process == 0) clients.push_back(client);
   }
-  // The end of one may begin another.
+  // Ending one helper may begin another, which changes helpers_.
   for (const ClientId client : clients) end(helpers_.find(client));
 }
 

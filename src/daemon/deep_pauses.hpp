@@ -13,8 +13,8 @@
 
 namespace cuvmm::daemon {
 
-// The helpers at work for clients, and the conversation of each with its client, which goes through
-// the service.
+// Runs the helpers that take clients off their devices and bring them back, and relays the messages
+// between each helper and its client.
 class DeepPauses {
  public:
   struct Links {
@@ -28,11 +28,11 @@ class DeepPauses {
   int descriptor() const { return epoll_.number(); }
   void handle();
 
-  // At most one helper at a time for a client. The end is reported by handle(), also if no helper
-  // can be started.
+  // Starts a helper for the client, which must not have one yet. handle() reports its end, even if
+  // the helper could not be started.
   void begin(node::ClientId client, DeepPauseWay way, const Peer& peer);
   void answered(node::ClientId client, const node::PresenceAnswer& said);
-  // Its helper undoes what it can without the client.
+  // The client has gone. Its helper undoes what it can on its own.
   void gone(node::ClientId client);
 
  private:
@@ -58,7 +58,7 @@ class DeepPauses {
   Fd epoll_;
   Fd some_never_began_;  // an eventfd
   Helpers helpers_;
-  std::vector<pid_t> ending_;  // processes that have not quite ended
+  std::vector<pid_t> ending_;  // processes still to be reaped
   std::uint32_t last_demand_ = 0;
 };
 

@@ -10,9 +10,9 @@
 
 namespace cuvmm::daemon {
 
-// Pauses the members of a group together. A member whose work has ended waits until that of all
-// has. While a member's work does not end, it may spin for work that others have not launched: then
-// the others run on, and hold their calls again as soon as that work has ended.
+// Pauses the members of a group together. A member whose work has ended waits until all members'
+// work has ended. Work that does not end may be spinning on work that other members have not
+// launched yet: then the others run on, and hold their calls again as soon as it has ended.
 class GroupPauses {
  public:
   using Say = std::function<void(node::ClientId, const node::NextGroupStep&)>;
@@ -21,7 +21,8 @@ class GroupPauses {
   // All demands of one group's pause come before the first report.
   void demanded(const std::string& group, node::ClientId client, node::Revision revision);
   void reported(node::ClientId client, const node::StandsStill& said);
-  // The demand has ended. If its client stays and did not pause, no other member moves.
+  // The demand has ended. If its client refused or missed it, no member moves, unless some already
+  // do.
   void ended(node::ClientId client, node::Revision revision, node::ReclaimEnd how);
 
  private:

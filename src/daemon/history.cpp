@@ -185,7 +185,7 @@ void NodeHistory::after(const ReclaimRequested& decision, Microseconds now) {
   events_.back().step = decision.step;
 }
 
-// A pause that goes on returns what it has released.
+// A pause in progress returns memory as it releases it.
 void NodeHistory::before(const LeaseReturned& event, Microseconds) {
   Known* const known = find(event.client);
   if (known == nullptr) return;

@@ -28,7 +28,8 @@ class NodeHistory {
   // Records one event and the policy's decisions on it.
   void note(const node::NodeEvent& event, const node::Decisions& decisions, node::Microseconds now);
 
-  // The end of a departure from its devices, or of a return to them. An empty `why`: it is done.
+  // Records the end of a client's departure from its devices, or of its return to them. `why` is
+  // empty if it succeeded.
   void note_deep_pause(node::ClientId client, bool is_departure, bool is_done, Size bytes,
                        node::Microseconds took, const std::string& why, node::Microseconds now);
 

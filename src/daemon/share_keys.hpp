@@ -13,12 +13,12 @@
 
 namespace cuvmm::daemon {
 
-// The handles of shared memory and events that clients have named, by the key that follows from
-// each. Keeps the newest of each client.
+// The keys of shared memory and shared events that clients have named. Keeps only the newest keys
+// of each client.
 class ShareKeys {
  public:
-  // Clients can be many, and each can name many keys. Bounds the time that one message takes, and
-  // the number of pairs of clients that share.
+  // Many clients may name many keys, so this bounds the time that one message takes, and the number
+  // of pairs of clients that share.
   static constexpr std::size_t most_others = 32;
 
   // Returns the other clients of that user that have named the key, the latest connected first and

@@ -21,7 +21,7 @@ namespace cuvmm::daemon {
 // are not trusted: they affect only that client's own time.
 class TimeKeeper {
  public:
-  // Sends a client a descriptor of the board of one above it.
+  // Sends `to` a descriptor of the board of a client above it.
   using SendBoard = std::function<void(node::ClientId to, std::uint32_t slot, int descriptor)>;
   TimeKeeper(std::vector<observe::NodeDevice> devices, SendBoard send_board)
       : devices_(std::move(devices)), send_board_(std::move(send_board)) {}
@@ -39,7 +39,7 @@ class TimeKeeper {
   // The client has changed its board.
   void news(node::ClientId client, node::Microseconds now);
   void has_memory_turn(node::ClientId client, bool has, node::Microseconds now);
-  // The client takes the boards of those above it.
+  // The client accepts the boards of clients above it.
   void yields(node::ClientId client);
 
   void time_passed(node::Microseconds now);

@@ -12,8 +12,8 @@
 
 namespace cuvmm::daemon {
 
-// Asks NVML what is in use of each device, on a thread of its own: an answer may take milliseconds,
-// in which the service would grant no device time.
+// Asks NVML about the use of each device, on a thread of its own: an answer may take milliseconds,
+// during which the service could not grant device time.
 class UsePoll {
  public:
   struct Seen {
@@ -32,7 +32,7 @@ class UsePoll {
   // Readable when there is an answer.
   int descriptor() const { return answered_.number(); }
   std::vector<Seen> take_answer();
-  // On the calling thread, before the first ask().
+  // Asks on the calling thread. Call only before the first ask().
   std::vector<Seen> look() const;
 
  private:
@@ -47,7 +47,7 @@ class UsePoll {
   const std::vector<observe::NodeDevice> devices_;
   Fd answered_;
   FutexWord state_{Rests};
-  std::vector<Seen> seen_;  // the thread's while Asked, else the caller's
+  std::vector<Seen> seen_;  // owned by the thread in state Asked, otherwise by the caller
   bool has_thread_ = false;
   pthread_t thread_{};
 };

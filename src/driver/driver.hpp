@@ -51,7 +51,8 @@ struct Driver {
 // Whether every later call in the context returns the same error.
 bool is_sticky(CUresult answer);
 
-// Whether this answer of a stream or event means that its work is done or ended with its context.
+// Whether this answer about a stream or event means that its work is done, or has ended with its
+// context.
 bool says_nothing_runs(CUresult answer);
 
 // The CUresult to give the program for an Error of cuvmm's.

@@ -36,10 +36,10 @@ class SymbolSource {
     return reinterpret_cast<Function>(doors_.symbol(library_, symbol));
   }
 
-  // Prefer cuGetProcAddress, the interface that the driver recommends. Its answer may have another
-  // signature than the row's if a newer one took over the name below `since`, so a replaced row is
-  // looked up by its symbol, which is unambiguous. cuGetProcAddress does not know per-thread forms
-  // below the version that introduced them.
+  // Prefers cuGetProcAddress, the interface that the driver recommends. Where several versions of a
+  // function share a name, its answer may be of a newer version with another signature, so a row
+  // that a newer version has replaced is looked up by its symbol, which is unambiguous.
+  // cuGetProcAddress does not know per-thread forms below the version that introduced them.
   void* find(const CallInfo& call, const char* symbol, cuuint64_t flags, int driver_version) const {
     if (driver_version < call.since) return nullptr;
     const bool per_thread = flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;

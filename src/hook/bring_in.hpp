@@ -7,9 +7,9 @@
 
 namespace cuvmm::hook {
 
-// For a call that has been announced and needs memory on the device itself: brings in the spilled
-// chunks of the program's that `spilled(const ProgramChunks&)` returns, as its far() does. After
-// SUCCESS none is spilled until the call returns.
+// For an announced call that needs memory on the device itself. Brings in the program's spilled
+// chunks that `spilled(const ProgramChunks&)` returns, listed as by ProgramChunks::far(). After
+// CUDA_SUCCESS, none of them is spilled again until the call returns.
 template <Call call, class Spilled>
 CUresult bring_in(const Forward<call>& forward, const Spilled& spilled) {
   Serving* const serving = forward.engine().serving();

@@ -40,10 +40,10 @@ struct Row;
 #undef CUVMM_API
 #undef CUVMM_API_OLD
 
-// Tells served memory about a driver error. Returns true if the driver lacked memory and cuvmm has
-// released some, so that the call is worth retrying.
+// Notes a driver error: once a context is lost, cuvmm leaves new requests to the driver. Returns
+// true if the driver lacked memory and cuvmm has released some, so that the call is worth retrying.
 bool should_retry(Engine& engine, CUresult refusal);
-// Only tells served memory.
+// Only notes the error.
 void note_refusal(Engine& engine, CUresult refusal);
 
 // Frequent calls, whose doors are compiled for speed.
@@ -55,7 +55,7 @@ inline constexpr bool is_common = false;
 #include "hook/common_doors.def"
 #undef CUVMM_COMMON
 
-// What a row has besides its door.
+// The optional parts that each row has.
 template <Call call>
 inline constexpr bool has_body = false;
 template <Call call>
@@ -89,8 +89,8 @@ inline constexpr bool is_described = false;
   is_legacy ? barrier.legacy_submitted() : barrier.blocking_submitted();
 }
 
-// What to record once the driver has accepted work. note_submitted() does all of it, for calls that
-// are not common.
+// Call once the driver has accepted work. note_submitted() records everything about a call that is
+// not common; common calls do most of that inline.
 void note_device_time(Engine& engine, Call call, Flavour flavour, CUstream stream,
                       std::uint64_t kind);
 void note_submitted(Engine& engine, Call call, Flavour flavour, CUstream stream, bool names_stream);
@@ -104,8 +104,8 @@ class Forward {
   Engine& engine() const { return engine_; }
   Flavour flavour() const { return flavour_; }
 
-  // Announces the call to watchers, calls the driver, then records that work was submitted. Work
-  // that the driver refused counts too, since it may have started part of it.
+  // Announces the call to watchers, calls the driver, then records that work was submitted. A
+  // refused call counts too, since the driver may have started part of its work.
   template <class... Arguments>
   CUresult operator()(Arguments... arguments) const {
     if (const CUresult refused = announce(); refused != CUDA_SUCCESS) return refused;
@@ -135,7 +135,7 @@ class Forward {
     }
   }
 
-  // The same, once: for a body that makes room itself if the driver lacks memory.
+  // The same without a retry, for a body that makes room itself if the driver lacks memory.
   template <class... Arguments>
   CUresult announced_once(Arguments... arguments) const {
     static_assert(!copies_or_sets && !adds_copies(info(call).name));
@@ -196,8 +196,8 @@ class Forward {
     return answer;
   }
 
-  // Launches of one function or graph in one shape are of one kind. All other calls of a row are of
-  // one kind.
+  // Calls of one kind are assumed to take equally long (TimeLease): launches of one function or
+  // graph in one shape, and otherwise all calls of a row.
   template <class... Arguments>
   static std::uint64_t kind_among(const Arguments&... arguments) {
     std::uint64_t kind = static_cast<std::uint64_t>(call) + 1;

@@ -8,9 +8,9 @@ namespace cuvmm::hook {
 // Whether this driver symbol has a door.
 bool has_door(const char* symbol);
 
-// What dlsym(library, name) returns to the program: the door, if dlsym finds a function of the
-// driver, otherwise what dlsym finds. nullptr under a HookBypass. Preserves errno; sets dlerror as
-// the real lookup would.
+// Performs dlsym(library, name) for the program. Returns the door if the lookup finds a function of
+// the driver, otherwise the lookup's own result. Returns nullptr under a HookBypass. Preserves
+// errno; sets dlerror as the real lookup would.
 void* door_for_symbol(void* library, const char* name, void* (*real_dlsym)(void*, const char*));
 
 // The door for a function returned by cuGetProcAddress; nullptr if no row is exactly that function.

@@ -12,7 +12,7 @@
 
 namespace cuvmm::hook {
 
-// Their bodies make more detailed records.
+// The bodies of these calls make more detailed records themselves.
 constexpr bool takes_or_frees_memory(std::string_view name) {
   return name.starts_with("cuMemAlloc") || name.starts_with("cuMemHostAlloc") ||
          name.starts_with("cuMemFree");

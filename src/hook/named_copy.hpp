@@ -53,7 +53,7 @@ class NamedCopy {
   void is_carried_out_by(Arguments... arguments) {
     (add(arguments), ...);
   }
-  // False if the driver would refuse the program's own memory here.
+  // False if the driver would refuse the address natively, were the memory its own.
   bool may_name(CUdeviceptr address);
 
   // Call begin() before the driver call and finish() after it.

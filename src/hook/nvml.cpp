@@ -44,7 +44,7 @@ struct NvmlProcess {
 };
 constexpr std::size_t size_of_v2 = sizeof(NvmlProcess) + 2 * sizeof(unsigned);
 
-// NVML's lists of processes: of each kind in three versions.
+// NVML's process lists: three versions of each kind.
 // clang-format off
 #define CUVMM_NVML_LISTS(list)                                          \
   list(0, nvmlDeviceGetComputeRunningProcesses, sizeof(NvmlProcess))    \
@@ -123,7 +123,7 @@ Lessor::Uuid uuid_of(Device device) {
   return uuid;
 }
 
-// Before the program has asked for memory on the device, its own options apply.
+// Until cuvmm serves memory on the device, the limit is computed from the process's options.
 MemoryInfo as_told(Device device, const MemoryInfo& seen) {
   if (Engine* const engine = Engine::running()) {
     if (engine->serving() == nullptr) return seen;
@@ -139,8 +139,8 @@ MemoryInfo as_told(Device device, const MemoryInfo& seen) {
   return {.free = std::min(seen.free, total), .total = total};
 }
 
-// The bytes of the device that this process holds by its own books. Nothing without a limit, where
-// NVML's own figure is left.
+// The bytes of the device that this process uses, as cuvmm counts them. nullopt without a limit, so
+// that NVML's own figure stands.
 std::optional<Size> used_by_this_process(Device device) {
   constexpr Size plenty = unlimited / 2;
   const MemoryInfo nothing_used{.free = plenty, .total = plenty};

@@ -8,8 +8,8 @@
 
 namespace cuvmm::hook {
 
-// The steps of a door before and after the call itself, for the doors that are not common: in
-// functions that they share, because there are a thousand such doors.
+// The steps of a door before and after the call itself, for calls that are not common. Out of line,
+// because about a thousand doors share them.
 class Passage {
  public:
   enum class Way : std::uint8_t {
@@ -20,7 +20,7 @@ class Passage {
   };
   enum class InAPause : std::uint8_t { Waits, GoesOn };
 
-  // Unless the way is In, the call must not be made as the program's.
+  // Only if way() is In may the caller make the program's call as a hooked one.
   Passage(Call call, InAPause in_a_pause, bool is_recorded);
   ~Passage();
   Passage(const Passage&) = delete;

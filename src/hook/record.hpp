@@ -65,7 +65,7 @@ Called called_at(std::uint64_t began, CUresult answer, Flavour flavour);
 // records it.
 void record_call(const Driver& driver, Call call, const Called& called, const TraceRecord& event);
 
-// The same for a call without a description; `stream` is known if an argument is a stream.
+// The same for a call without a description; `stream` is 0 unless an argument is a stream.
 void record_plain_call(const Driver& driver, Call call, const Called& called, std::uint64_t stream);
 
 // The same for a body that makes its own record.

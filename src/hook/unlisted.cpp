@@ -92,7 +92,8 @@ cuvmm_unlisted_entries:
 .popsection
 )");
 #elif defined(__aarch64__)
-// The load of the flag acquires what the first call did before the flag was set.
+// Loads the flag with acquire order: a caller that finds it set also sees everything that the first
+// call did before setting it.
 asm(R"(
 .pushsection .text
 .p2align 4
@@ -181,7 +182,8 @@ constexpr auto not_hooked = std::to_array<NotHooked>({
 #undef CUVMM_NOT_HOOKED
 });
 
-// From a header other than the one that the lists are checked against; controls the profiler.
+// These functions only control the profiler. Their header is not the one that the lists are checked
+// against.
 bool is_of_the_profiler(std::string_view name) {
   return name.starts_with("cuProfiler");
 }
@@ -233,7 +235,7 @@ void* entry_of(const char* name, void* real) {
 void settle_and_end_coverage(Engine& engine) {
   hook_coverage().lose();
   engine.scheduling().disable_permanently();
-  // Nothing is known of the calls to come, so an error cannot be returned through them.
+  // The calls to come have unknown signatures, so they cannot return an error to the program.
   static_cast<void>(engine.before({unlisted_call, every_effect}));
 }
 
@@ -260,7 +262,8 @@ void cuvmm_call_of_unlisted(unsigned index) {
   Engine* engine = Engine::running();
   if (engine != nullptr && engine->is_on() && !HookBypass::is_active()) {
     const HookBypass bypass;
-    // A thread that quiesces the program learns of this before it begins or after it is done.
+    // Inside the barrier, so that for a thread that quiesces the program, coverage ends either
+    // before it begins or after it is done.
     const CallBarrier::Pass pass{engine->calls()};
     hook::lose_sight(hook::names[index].data());
     hook::settle_and_end_coverage(*engine);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Driver functions in neither driver_api.def nor not_hooked.def, as a newer driver may have. Their
-// arguments are unknown, so programs get an entry that only jumps to the function. The first call
-// of any of them ends full coverage (engine/hook_coverage.hpp).
+// Driver functions in neither driver_api.def nor not_hooked.def, such as those that a newer driver
+// adds. Their arguments are unknown, so programs get an entry that only jumps to the function. The
+// first call of any of them ends full coverage (engine/hook_coverage.hpp).
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Notes the memory that the program's calls name, while its last use is tracked
+// Notes the memory that the program's calls name, while last uses are tracked
 // (alloc/last_uses.hpp).
 #pragma once
 

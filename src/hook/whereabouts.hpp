@@ -19,7 +19,7 @@ Whereabouts whereabouts(const Driver& driver);
 // The number of a context in records; 0 for none.
 std::uint32_t number_of_context(CUcontext context);
 
-// The context is beginning or has ended: if the handle appears again, it is another context's.
+// Call when a context begins or has ended: from then on, the handle denotes another context.
 void forget_context(CUcontext context);
 
 }  // namespace cuvmm::hook

@@ -171,7 +171,7 @@ Result<void> Plugin::run() {
     if (news.own_socket_is_gone && !is_there) {
       CUVMM_LOG(Info, "the kubelet removed our socket: serving again");
       stop_serving();
-      // The folder may go right after what is in it.
+      // The folder may be removed right after its contents.
       const Result<void> serves = serve();
       if (!serves.ok()) return has_folder() ? serves.error() : folder_is_gone;
       is_registered = false;

@@ -20,26 +20,28 @@ struct ClientHolding {
   Size cold = 0;
   bool refuses_to_pause = false;          // until its next report
   bool is_away = false;                   // a pause took memory here, and it has leased none since
-  std::optional<Revision> overdue_pause;  // the last that it did not answer in time
+  std::optional<Revision> overdue_pause;  // the last pause that it did not answer in time
 };
 
-// What is known of a client that can leave its devices.
+// The policy's knowledge of a client that can leave its devices.
 struct DeepPauseFacts {
   bool can_leave = false;
   bool is_paused = false;
   bool has_held_calls = false;
-  bool says_off = false;                       // its last report
-  std::map<PlaceId, Size> says_contexts = {};  // the same
+  bool says_off = false;                       // according to its last report
+  std::map<PlaceId, Size> says_contexts = {};  // according to its last report
   DeviceStay stay = DeviceStay::On;
   std::optional<Microseconds> quiet_since = {};  // paused, and nothing waits for its return
-  bool stays_on = false;          // until its next pause: it could not leave, or it has returned
-  bool must_return = false;       // it stands halfway
-  Microseconds helper_until = 0;  // while one acts on it: after that no other client waits for it
+  // It could not leave, or it has returned. Cleared by its next pause.
+  bool stays_on = false;
+  bool must_return = false;  // it stopped halfway between on and off
+  // Its helper no longer counts against leave_at_once and return_at_once after this time.
+  Microseconds helper_until = 0;
   Microseconds no_return_before = 0;
-  Microseconds return_rest = 0;               // after the next failure; 0: the shortest
-  std::map<PlaceId, Size> contexts = {};      // what has left each device
-  std::optional<PlaceId> lacks_room_at = {};  // no room could be gathered for them there
-  std::map<PlaceId, Size> coming_back = {};   // of that, what has room again, or is there again
+  Microseconds return_rest = 0;           // the wait after the next failed return; 0: the shortest
+  std::map<PlaceId, Size> contexts = {};  // bytes that have left each device
+  std::optional<PlaceId> lacks_room_at = {};  // the place without room for them
+  std::map<PlaceId, Size> coming_back = {};   // the part with room reserved, or already back
 };
 
 struct NodeClient {
@@ -74,9 +76,9 @@ struct NodePlace {
   Size capacity = 0;
   Size foreign = 0;
   Size leased = 0;                         // the sum over all clients
-  Size coming_back = 0;                    // the same, of contexts; foreign once they are there
-  Microseconds turns_withheld_until = 0;   // requests that need a turn are refused
-  Microseconds turns_suspended_until = 0;  // they wait
+  Size coming_back = 0;                    // room kept for contexts; foreign once they arrive
+  Microseconds turns_withheld_until = 0;   // until then, refuse requests that need a turn
+  Microseconds turns_suspended_until = 0;  // until then, such requests wait
 };
 
 // Records who holds what. Makes no decisions.
@@ -95,12 +97,12 @@ class NodeBooks {
 
   NodeClient& add_client(ClientId client, const ClientTerms& terms);
   void remove_client(ClientId client);
-  // The two, which must exist, may wait for each other until one of them is removed.
+  // Records that the two clients may wait for each other, until one is removed. Both must exist.
   void join(ClientId client, ClientId other);
 
   // Clients belong to one group if their terms name it or they are joined, directly or through
-  // others. Returns those that are not in their right group, and the group to put them in. Parts of
-  // a group that has fallen apart are different groups.
+  // others. Returns the clients that are in the wrong group, each with its right group. If a group
+  // has fallen apart, each part becomes a group of its own.
   struct Regrouping {
     ClientId client = 0;
     std::string from;  // empty: it is new
@@ -112,27 +114,27 @@ class NodeBooks {
   // Removes no more than the client has leased. Returns the bytes removed.
   Size remove_lease(ClientId client, PlaceId place, Size bytes);
 
-  // Keeps room for contexts of a client that returns to its devices.
+  // Reserves room for the contexts of a client that is returning to its devices.
   void add_coming_back(ClientId client, PlaceId place, Size bytes);
   enum class Arrived : std::uint8_t { No, Yes };
-  // The client has returned, and its contexts are foreign memory now; or it has not, and the room
-  // is free again.
+  // Ends the reservation. Contexts that have arrived count as foreign memory from now on; otherwise
+  // the room is free again.
   void end_coming_back(ClientId client, Arrived arrived);
 
   // Bytes that can be leased right away.
   Size free(PlaceId place) const;
-  // By how much all that is in use or kept exceeds the capacity.
+  // Bytes in use or reserved beyond the capacity.
   Size overcommitted(PlaceId place) const;
   // Sum of the guarantees of all clients except `without`.
   Size guaranteed(PlaceId place, std::optional<ClientId> without = {}) const;
-  // Bytes that are guaranteed to other clients but that they have not leased.
+  // Guaranteed bytes that other clients have not leased.
   Size unclaimed(PlaceId place, ClientId without) const;
   // Sum over all other clients of the larger of guarantee and lease.
   Size claimed(PlaceId place, ClientId without) const;
   // How much more the client could lease if all other groups returned what they have borrowed.
   Size reachable(PlaceId place, ClientId client) const;
-  // How much the client's contexts may take. They cannot be reclaimed, so they leave room for all
-  // that is guaranteed to other clients.
+  // The most that the client's contexts may take. They cannot be reclaimed, so they must leave room
+  // for the guarantees of all other clients.
   Size room_for_contexts(PlaceId place, ClientId client) const;
   std::vector<Holder> holders(PlaceId place) const;
 
@@ -140,7 +142,7 @@ class NodeBooks {
   bool is_idle(const std::string& group) const;
 
  private:
-  // The capacity without foreign memory, room for contexts, and all that clients keep.
+  // The capacity minus foreign memory, room for contexts, and kept_by(id, client) of each client.
   template <class KeptBy>
   Size left_after(PlaceId place, KeptBy kept_by) const;
   std::vector<ClientId> connected_with(ClientId client,

@@ -18,7 +18,7 @@ struct LeaseGranted {
   Size bytes = 0;
 };
 
-// A part of what the client asks for. The request goes on for the rest.
+// Grants a part of the request, which stays pending for the rest.
 struct PartGranted {
   ClientId client = 0;
   RequestId request = 0;
@@ -29,12 +29,12 @@ struct PartGranted {
 enum class RefusalReason : std::uint8_t {
   UnknownPlace,
   BeyondLimit,     // the client's limit
-  TooMany,         // of the client's requests wait already
-  BeyondCapacity,  // guarantees of others and foreign processes leave less
+  TooMany,         // the client has too many waiting requests
+  BeyondCapacity,  // others' guarantees and foreign memory leave too little
   NotReturned,     // other clients were asked, but did not return enough
-  TurnsAreOff,     // it needs a turn, and there are none, as under MPS
+  TurnsAreOff,     // it needs a turn, and turns are withheld, as under MPS
   TookTooLong,
-  NotAtOnce,  // it would have to wait or to take memory from others
+  NotAtOnce,  // granting it would mean waiting or reclaiming
 };
 // A holder of memory at a place, named in a refusal.
 struct Holder {
@@ -79,7 +79,7 @@ struct ReclaimRequested {
   Revision revision = 0;
   PlaceId place = 0;
   ReclaimStep step = ReclaimStep::Cache;
-  Size bytes = 0;  // at least; 0: pause with the rest of the group
+  Size bytes = 0;  // the minimum; 0: pause along with the rest of the group
   Microseconds deadline = 0;
   Microseconds work_within = 0;   // of a pause: how long to wait for the client's work to end
   std::optional<ClientId> asker;  // none: its limit was lowered, or the place is overcommitted
@@ -109,26 +109,28 @@ struct GroupChanged {
   ClientId client = 0;
   std::string group;
 };
-// No client takes turns at that place until then.
+// No client takes turns at the place before `until`.
 struct TurnsSuspended {
   PlaceId place = 0;
   ClientId because_of = 0;
-  Microseconds in_flight = 0;  // how long its work has been, since it was to pause
-  Microseconds longest = 0;    // how long it may be
+  Microseconds in_flight = 0;  // how long its work has been in flight since the pause request
+  Microseconds longest = 0;    // the limit on that
   Microseconds until = 0;
 };
 
-// The client is to leave its devices with all that its pause has left there. LeaveEnded follows.
+// A helper is to take the client off its devices, with everything that its pause left there. The
+// event LeaveEnded follows.
 struct LeaveRequested {
   ClientId client = 0;
 };
-// There is room for its contexts: it is to return to its devices. ReturnEnded follows.
+// There is room for the client's contexts: a helper is to bring it back to its devices. The event
+// ReturnEnded follows.
 struct ReturnRequested {
   ClientId client = 0;
 };
 
-// No room can be gathered for its contexts. It stays off its devices, and the policy goes on
-// trying. Once until it has room.
+// No room can be gathered for the client's contexts. It stays off its devices while the policy
+// keeps trying. Decided once, not once per attempt.
 struct ReturnRefused {
   ClientId client = 0;
   PlaceId place = 0;

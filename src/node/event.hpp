@@ -43,8 +43,8 @@ struct LeaseRequested {
   RequestId request = 0;
   PlaceId place = 0;
   Size bytes = 0;
-  bool at_once = false;   // refused rather than waiting or taking memory from others
-  bool in_parts = false;  // what is free may be granted while others still give back the rest
+  bool at_once = false;   // refuse it rather than wait or reclaim
+  bool in_parts = false;  // grant free memory while others still give back the rest
 };
 // The client no longer waits for the answer.
 struct RequestCancelled {
@@ -67,7 +67,7 @@ struct UseReported {
 
 enum class ReclaimOutcome : std::uint8_t {
   Applied,
-  Deferred,  // it needs more time; allowed once
+  Deferred,  // the client needs more time; allowed once
   Refused,
 };
 struct ReclaimAnswered {
@@ -77,8 +77,8 @@ struct ReclaimAnswered {
   ReclaimOutcome outcome = ReclaimOutcome::Applied;
   Size returned = 0;  // counts even if the revision has already ended
 };
-// The client's work has not ended while it was to pause. Counts only if that has been so for as
-// long as a turn of its group.
+// The client was asked to pause, but its work has not ended. Ignored if the request is more recent
+// than a turn of its group is long.
 struct WorkOutlastedTurn {
   ClientId client = 0;
 };
@@ -86,17 +86,17 @@ struct WorkOutlastedTurn {
 struct PresenceReported {
   ClientId client = 0;
   bool is_paused = false;
-  bool has_held_calls = false;            // they wait for the end of the pause
-  bool is_off_devices = false;            // or on its way
+  bool has_held_calls = false;            // calls that wait for the end of the pause
+  bool is_off_devices = false;            // or halfway
   std::map<PlaceId, Size> contexts = {};  // what has left each device
 };
-// The end of what LeaveRequested has begun.
+// The departure that LeaveRequested began has ended.
 struct LeaveEnded {
   ClientId client = 0;
   enum class How : std::uint8_t { Off, On, Halfway } how = How::Off;
   std::map<PlaceId, Size> contexts = {};  // what has left each device
 };
-// The end of what ReturnRequested has begun.
+// The return that ReturnRequested began has ended.
 struct ReturnEnded {
   ClientId client = 0;
   // Halfway: its contexts may be on the devices already, but its calls are still locked.

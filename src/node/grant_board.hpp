@@ -33,8 +33,8 @@ struct alignas(64) GrantWords {
   std::atomic<std::uint32_t> window{0};  // microseconds of device time in flight; 0: no bound
   // Written by the client, which then sends TimeNews.
   std::atomic<std::uint32_t> wants{0};               // it has work in flight or waiting
-  std::atomic<std::uint32_t> drained{0};             // the grant word since which none is in flight
-  std::atomic<std::uint64_t> in_flight_until_ns{0};  // as far as the client knows
+  std::atomic<std::uint32_t> drained{0};             // the last revoking word whose work has ended
+  std::atomic<std::uint64_t> in_flight_until_ns{0};  // the client's estimate
   // Written by the service: the ForegroundBoards whose `wants` the client heeds during this grant,
   // a bit for each slot.
   std::atomic<std::uint32_t> yields_to{0};

@@ -200,20 +200,20 @@ struct ForegroundBoard {
   static constexpr auto fields(auto& self, auto&& field) { field(self.slot); }
 };
 
-// Members of a group pause together: they hold their calls until all have done so and the work of
-// all has ended, and only then move memory. The member whose kernel spins for another's keeps its
-// calls held; the other runs on until that kernel has ended.
+// Members of a group pause together. Each holds its calls until all members hold theirs and all
+// their work has ended; only then does any member move memory. If a member's kernel spins on
+// another member's work, the first keeps its calls held, and the other runs on until it has ended.
 
-// From an accepted client: it can do so.
+// From an accepted client: it can pause with its group.
 struct PausesWithGroup {
   static constexpr auto fields(auto&, auto&&) {}
 };
-// From the service, before the ReclaimDemand of this revision: do so.
+// From the service, before the ReclaimDemand of this revision: pause with the group.
 struct PauseWithGroup {
   Revision revision = 0;
   static constexpr auto fields(auto& self, auto&& field) { field(self.revision); }
 };
-// From a client: it holds its calls, and its work has ended, or not yet.
+// From a client: it holds its calls, and whether its work has ended.
 struct StandsStill {
   Revision revision = 0;
   bool has_ended_work = false;
@@ -222,9 +222,9 @@ struct StandsStill {
   }
 };
 enum class GroupStep : std::uint8_t {
-  Hold,  // its calls
+  Hold,  // hold its calls
   Run,   // let its calls run until the next step
-  Move,  // its memory: all members stand still
+  Move,  // move its memory: all members stand still
 };
 struct NextGroupStep {
   Revision revision = 0;
@@ -233,8 +233,8 @@ struct NextGroupStep {
 };
 
 // From an accepted client: it has exported memory or events under these handles, or opened them.
-// Clients of one user that name the same key are members of one group from then on. A key follows
-// from its handle, so that only processes that have had the handle know it.
+// Clients of one user that name the same key are members of one group from then on. A key is a
+// digest of its handle, so only processes that have had the handle know it.
 struct SharesHandles {
   std::vector<ShareKey> keys;
   static constexpr auto fields(auto& self, auto&& field) { field(self.keys); }
@@ -254,12 +254,13 @@ struct WorkDeadline {
 using ContextSizes = std::vector<std::uint32_t>;
 
 // From an accepted client that can leave its devices: whether it is paused at the service's
-// request. Repeated whenever that changes; if by a PresenceDemand, before its answer.
+// request. Sent again whenever that changes. If a PresenceDemand changes it, the report precedes
+// the PresenceAnswer.
 struct PresenceReport {
   bool is_paused = false;
   bool has_held_calls = false;
   bool is_off_devices = false;  // or halfway
-  ContextSizes contexts;        // what has left
+  ContextSizes contexts;        // memory that has left
   friend bool operator==(const PresenceReport&, const PresenceReport&) = default;
   static constexpr auto fields(auto& self, auto&& field) {
     field(self.is_paused), field(self.has_held_calls), field(self.is_off_devices),
@@ -290,13 +291,13 @@ struct PresenceAnswer {
   }
 };
 
-// From a client, before the LeaseAsk of this request: it takes what is free while others still give
-// back the rest.
+// From a client, before the LeaseAsk of this request: it accepts free memory as a first part while
+// others still give back the rest.
 struct TakesParts {
   RequestId request = 0;
   static constexpr auto fields(auto& self, auto&& field) { field(self.request); }
 };
-// From the service: such a part. The LeaseGrant is for the rest.
+// From the service: a part of the request. The LeaseGrant covers the rest.
 struct LeasePart {
   RequestId request = 0;
   Size bytes = 0;

@@ -48,7 +48,7 @@ Size NodePolicy::waited_for(ClientId client, PlaceId place) const {
   for (const Ask& ask : asks_) {
     if (ask.asked.client == client && ask.asked.place == place) sum += ask.asked.bytes;
   }
-  // Between two attempts to gather room for its return.
+  // Between two attempts to return there is no request for its contexts, but it still waits.
   const NodeClient* const known = books_.find_client(client);
   if (known == nullptr || known->deep.stay != DeviceStay::Off) return sum;
   if (known->deep.lacks_room_at != place) return sum;
@@ -96,8 +96,8 @@ void NodePolicy::on(const PlaceConfigured& event) {
 void NodePolicy::on(const ForeignUseSeen& event) {
   NodePlace* const place = books_.find_place(event.place);
   if (place == nullptr) return;
-  // Contexts on their way back have room of their own, and may be there already. Those of a client
-  // whose room is being gathered are not.
+  // Contexts on their way back may have arrived already, and their room is counted separately.
+  // While room is still being gathered, none can have arrived.
   Size returning = 0;
   for (const auto& [id, client] : books_.clients()) {
     const auto back = client.deep.coming_back.find(event.place);
@@ -185,7 +185,7 @@ void NodePolicy::on(const ClientsJoined& event) {
 }
 
 // Groups that merge or fall apart lose their turns, since a turn belongs to a group as a whole. A
-// new group has used the time that the longest served of its parts has.
+// new group counts as having used as much time as the part that has used the most.
 void NodePolicy::regroup() {
   const std::vector<NodeBooks::Regrouping> all = books_.regroupings();
   for (const NodeBooks::Regrouping& one : all) {
@@ -292,7 +292,7 @@ void NodePolicy::on(const ReclaimAnswered& event) {
               event.outcome == ReclaimOutcome::Applied ? ReclaimEnd::Applied : ReclaimEnd::Refused);
 }
 
-// A client that has paused too late is away all the same.
+// A client that paused after the deadline is still away.
 void NodePolicy::note_late_pause(const ReclaimAnswered& late, Size returned) {
   NodeClient* const client = books_.find_client(late.client);
   if (client == nullptr || late.outcome != ReclaimOutcome::Applied || returned == 0) return;
@@ -320,8 +320,8 @@ void NodePolicy::defer(const OpenReclaim& deferred) {
   }
 }
 
-// The group cannot be paused, so no group takes turns at its places for a while. A client cannot
-// bring that about without being asked to pause, or sooner than its work may take.
+// The group cannot be paused, so turns at its places are suspended for a while. A client can cause
+// this only after being asked to pause, and only once its work has had the time it may take.
 void NodePolicy::on(const WorkOutlastedTurn& event) {
   const NodeClient* const client = books_.find_client(event.client);
   if (client == nullptr) return;

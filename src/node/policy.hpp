@@ -28,7 +28,7 @@ class NodePolicy {
   const NodeBooks& books() const { return books_; }
   const OpenReclaims& open_reclaims() const { return reclaims_; }
   const TurnTable& turns() const { return turns_; }
-  // Of clients.
+  // Without those that the policy makes itself.
   std::size_t waiting_requests() const {
     return static_cast<std::size_t>(std::count_if(
         asks_.begin(), asks_.end(), [](const Ask& ask) { return !ask.is_for_contexts; }));
@@ -46,14 +46,14 @@ class NodePolicy {
     bool waits_for_turn = false;
     Microseconds no_turn_before = 0;
     bool gathers = false;  // memory is being reclaimed for it
-    // Of the policy itself, for a client that returns to its devices. No limit applies, and no
-    // decision answers it.
+    // Made by the policy itself, for the contexts of a client that returns to its devices. No limit
+    // applies, and no decision answers it.
     bool is_for_contexts = false;
   };
   // The memory being reclaimed at a place for the requests examined so far.
   struct Gathering {
     Size wanted = 0;
-    bool is_reserved_for_others = false;  // so requests behind may not take free memory
+    bool is_reserved_for_others = false;  // later requests may not take free memory
     bool is_for_plain = false;
   };
 
@@ -139,7 +139,7 @@ class NodePolicy {
   Microseconds no_turns_before(const std::string& group) const;
   const std::string& group_of(const Ask& ask) const;
   bool is_idle(const std::string& group) const;
-  // Whether the client was paused, or is to pause, and has not got its memory back.
+  // Whether the client has been asked to pause, or was paused and has not got its memory back.
   bool is_away(ClientId client) const;
   bool comes_back_in_turn(const Ask& ask) const;
   std::vector<TurnWish> wishes() const;

@@ -14,16 +14,16 @@ void NodePolicy::on(const PresenceReported& event) {
   deep.is_paused = event.is_paused;
   deep.has_held_calls = event.has_held_calls;
   deep.says_off = event.is_off_devices;
-  // Only where clients leave is what they say worth memory; elsewhere the helper finds out whether
-  // there is room.
+  // Reserve memory for these sizes only if the client's terms let it leave its devices. For all
+  // others, the helper finds out whether there is room.
   deep.says_contexts = client->terms.deep_pause_after ? event.contexts : decltype(event.contexts){};
   if (deep.has_held_calls) client->is_idle = false;
   const bool has_helper = deep.stay == DeviceStay::Leaving || deep.stay == DeviceStay::Returning;
   if (!has_helper) follow_last_report(event.client);
 }
 
-// A client reports before it answers a helper, so its last report is never older than what the
-// helper has done, and newer if a command has acted since.
+// A client reports before it answers a helper, so its last report covers everything that the helper
+// has done, and anything that a command has done since.
 void NodePolicy::follow_last_report(ClientId id) {
   DeepPauseFacts& deep = books_.find_client(id)->deep;
   if (!deep.says_off) {
@@ -61,7 +61,7 @@ void NodePolicy::on(const ReturnEnded& event) {
       deep.stays_on = true;
       deep.must_return = false;
       deep.return_rest = 0;
-      // A client that says it has left again would otherwise get one helper after the other.
+      // Otherwise a client that keeps reporting that it has left would get helper after helper.
       deep.no_return_before = now_ + times_.shortest_return_rest;
       deep.contexts.clear();
       break;
@@ -78,7 +78,7 @@ void NodePolicy::on(const ReturnEnded& event) {
   follow_last_report(event.client);
 }
 
-// Frees what was gathered, and lets the client rest.
+// Frees the room gathered so far, and delays the next attempt.
 void NodePolicy::give_up_return(ClientId id) {
   std::erase_if(asks_,
                 [&](const Ask& ask) { return ask.is_for_contexts && ask.asked.client == id; });
@@ -120,7 +120,7 @@ void NodePolicy::note_who_is_quiet() {
   }
 }
 
-// Memory or events that a client shares may be in use although it is paused itself.
+// A client that shares memory or events stays: others may use them while it is paused.
 std::optional<Microseconds> NodePolicy::leaves_at(const NodeClient& client) const {
   const DeepPauseFacts& deep = client.deep;
   const auto& after = client.terms.deep_pause_after;
@@ -132,7 +132,7 @@ std::optional<Microseconds> NodePolicy::leaves_at(const NodeClient& client) cons
 std::optional<Microseconds> NodePolicy::returns_at(ClientId id, const NodeClient& client) const {
   const DeepPauseFacts& deep = client.deep;
   if (deep.stay != DeviceStay::Off) return {};
-  // Otherwise it is off its devices because a command wants it to be.
+  // Otherwise nothing waits for it, or a command has taken it off its devices.
   const bool is_awaited =
       deep.must_return || (deep.is_paused && (deep.has_held_calls || has_asks(id)));
   return is_awaited ? std::optional{deep.no_return_before} : std::nullopt;

@@ -147,7 +147,7 @@ bool NodePolicy::lenders_are_asked(PlaceId place) const {
   });
 }
 
-// Let clients that were brought in earlier have their minimum stay first.
+// Clients that got memory earlier complete their minimum stay first.
 void NodePolicy::wait_for_turn(Ask& ask) {
   ask.waits_for_turn = true;
   ask.no_turn_before = now_;
@@ -192,7 +192,7 @@ void NodePolicy::ask_back(const PlannedReclaim& planned, Microseconds latest,
                                            open.bytes, open.deadline, open.work_within, asker});
 }
 
-// Work of the group that is in flight for longer outlasts a turn.
+// How long the group's work may stay in flight without outlasting a turn.
 Microseconds NodePolicy::longest_in_flight(const std::string& group) const {
   Size on_devices = 0;
   for (const ClientId id : books_.members(group)) {
@@ -242,8 +242,8 @@ bool NodePolicy::grant(std::size_t ask) {
   return true;
 }
 
-// The rest is on its way. The client starts copying into what is there already, while the clients
-// that make room still copy theirs out.
+// Lets the client copy into the memory that is free already, while the clients that make room for
+// the rest are still copying theirs out.
 bool NodePolicy::grant_part(Ask& ask) {
   LeaseRequested& asked = ask.asked;
   const Size part = std::min(books_.free(asked.place), asked.bytes);

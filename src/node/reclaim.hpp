@@ -13,8 +13,8 @@ namespace cuvmm::node {
 // What a request may take from others.
 enum class Right : std::uint8_t {
   Plain,       // caches; cold memory and idle clients of no higher priority, after their stay
-  Overcommit,  // caches, cold memory and idle clients; for no request, but since too much is leased
-  Turn,        // all that is borrowed, from busy clients too
+  Overcommit,  // caches, cold memory and idle clients; if too much is leased, not for a request
+  Turn,        // everything borrowed, also from busy clients
   Guarantee,   // as Turn
 };
 
@@ -24,7 +24,7 @@ struct OpenReclaim {
   PlaceId place = 0;
   ReclaimStep step = ReclaimStep::Cache;
   Size bytes = 0;         // still to come
-  Size given_so_far = 0;  // by a pause that goes on
+  Size given_so_far = 0;  // by a pause that is still in progress
   Microseconds began = 0;
   Microseconds longest_work = 0;  // of a pause: work that takes longer outlasts a turn
   Microseconds work_within = 0;   // the client waits no longer than that for its work
@@ -47,7 +47,7 @@ class OpenReclaims {
   Size expected_of(ClientId client, PlaceId place) const;
   bool has(ClientId client, PlaceId place) const;
   bool is_to_pause(ClientId client, PlaceId place) const;
-  // What a pause releases before it has ended.
+  // Records bytes that a pause releases before it has ended.
   void note_given(ClientId client, PlaceId place, Size bytes);
   // The oldest pause that the client owes; nullptr if there is none.
   const OpenReclaim* pause_of(ClientId client) const;
@@ -74,10 +74,10 @@ struct Shortage {
   Microseconds now = 0;
 };
 
-// Plans which clients to ask for how much so that the shortage ends. Uses the mildest step that
+// Plans how much to ask of which clients to end the shortage. Uses the mildest step that
 // yields enough in total. Among possible lenders, the lowest priority comes first, then the most
-// borrowed, then the longest idle. A group is paused as a whole, at all its places. If everything
-// together is not enough, the plan takes all there is, but nothing for a Plain request.
+// borrowed, then the longest idle. A group is paused as a whole, at all its places. If even all of
+// it is not enough, the plan still takes everything, except that a Plain request takes nothing.
 ReclaimPlan plan_reclaims(const NodeBooks& books, const OpenReclaims& open,
                           const Shortage& shortage);
 

@@ -17,7 +17,8 @@ using RequestId = std::uint64_t;
 using Revision = std::uint64_t;
 using Microseconds = std::uint64_t;  // a point in time or a duration, on the caller's clock
 
-// Stands for shared memory or a shared event, whose handle only those who share it have.
+// Identifies shared memory or a shared event. A digest of its handle, which only the processes that
+// share it have.
 using ShareKey = std::array<std::uint8_t, 16>;
 
 // A device or the host, where memory is leased.
@@ -37,7 +38,7 @@ struct ClientTerms {
   std::uint32_t weight = 1;               // its share of the time when clients take turns
   int priority = 0;                       // memory is reclaimed from the lowest first
   std::string group;                      // clients that wait for each other; empty: its own group
-  // A paused client leaves its devices once no call of it has waited for so long; none: never.
+  // A paused client leaves its devices after this long without a waiting call; none: never.
   std::optional<Microseconds> deep_pause_after = {};
 
   MemoryShare share_at(PlaceId place) const {
@@ -54,7 +55,7 @@ enum class DeviceStay : std::uint8_t {
   Gathering,  // room for them is being gathered
   Returning,
 };
-// They have left, or are on their way back.
+// Whether the contexts have left, or are on their way back.
 constexpr bool is_off_devices(DeviceStay stay) {
   return stay != DeviceStay::On && stay != DeviceStay::Leaving;
 }
@@ -70,17 +71,17 @@ struct PolicyTimes {
   // A turn's length as a multiple of the time that getting its memory took. Bringing the contents
   // back takes as long again, so this keeps both below a tenth of the time.
   std::uint64_t quantum_per_swap = 25;
-  // Work outlasts a turn if it is in flight for as long as a turn of its group, and at least so
-  // long. A group is taken to swap its memory no faster than this rate.
+  // Work outlasts a turn if it is in flight for at least `outlasts` and the length of its group's
+  // turn, which is computed as if swapping the group's memory takes at least the time at this rate.
   Microseconds outlasts = 100'000;
   Size swapped_per_second = 20 * GiB;
   Microseconds without_turns = 10'000'000;  // suspension after work outlasts a turn
-  // Before a client that could not return to its devices is tried again; doubled each time.
+  // The wait after a client could not return to its devices; doubles with each failure.
   Microseconds shortest_return_rest = 1'000'000;
   Microseconds longest_return_rest = 30'000'000;
   Microseconds longest_helper = 60'000'000;
   std::size_t return_at_once = 8;
-  std::size_t leave_at_once = 2;  // each helper starts the driver
+  std::size_t leave_at_once = 2;  // few, since each helper starts the driver
 };
 
 constexpr Microseconds time_at_rate(Size bytes, Size per_second) {

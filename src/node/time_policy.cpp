@@ -112,7 +112,7 @@ TimePolicy::Decisions TimePolicy::wants(ClientId client, PlaceId device, bool do
   const auto found = clients_.find(client);
   if (found == clients_.end()) return {};
   Member& member = found->second;
-  // Also when it no longer wants the device, since it has used the device until now.
+  // Also set when the client stops wanting the device, since it has used it until now.
   member.wanted_at[device] = std::max<Microseconds>(now, 1);
   if (does) {
     member.wants.try_emplace(device, now);
@@ -188,7 +188,7 @@ std::vector<ClientId> TimePolicy::above(ClientId client, PlaceId device) const {
   const Party& party = parties_.at(known->second.party);
   for (const auto& [id, member] : clients_) {
     const Party& other = parties_.at(member.party);
-    // One with a cap may have to wait itself.
+    // A party with a cap may itself have to wait, so nobody defers to it.
     const bool is_above = other.priority > party.priority && other.cap >= 100;
     if (is_above && !member.is_stopped && member.wanted_at.contains(device)) found.push_back(id);
   }
@@ -278,9 +278,9 @@ bool TimePolicy::is_free(const Party& party, PlaceId device) const {
   });
 }
 
-// Returns 0 if none of the device's parties has a higher priority. What is in flight delays their
-// bursts, so it must be short beside these; but a program that cannot queue its work ahead leaves
-// gaps on the device.
+// Returns 0 if none of the device's parties has a higher priority. Work in flight delays the bursts
+// of those parties, so the window must be short compared to a burst. But it has a minimum: a
+// program that cannot queue its work ahead leaves gaps on the device.
 Microseconds TimePolicy::window_below_others(const Party& party, PlaceId device) const {
   std::optional<Microseconds> shortest_burst;
   bool is_below = false;

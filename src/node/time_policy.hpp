@@ -33,11 +33,11 @@ struct TimeSettings {
   Microseconds longest_wait = 1'000'000;    // after which a party is next, whatever the rule says
   Microseconds drain_grace = 5'000;         // for a client to report that its work has ended
   Microseconds outlasts = 100'000;          // how long work may stay in flight after a quantum
-  Microseconds settles_within = 3'000'000;  // the same, for work launched without competition
+  Microseconds settles_within = 3'000'000;  // the same, after the loss of an Open grant
   Microseconds suspended_for = 10'000'000;
   Microseconds remembered = 10'000'000;  // how long a client competes after its last work
   Microseconds window = 1'000;           // device time that a holder may have in flight
-  Microseconds shortest_window = 100;    // the least, if others have a higher priority
+  Microseconds shortest_window = 100;    // the least below a higher priority
   Microseconds suspended_window = 10'000;
   Microseconds cap_quantum = 5'000;
 };
@@ -53,13 +53,13 @@ struct TimeDecision {
   PlaceId device = 0;
   TimeGrant grant = TimeGrant::None;
   Microseconds window = 0;  // 0: no bound
-  bool yields = false;      // the client lets those above it go first before it loses the grant
+  bool yields = false;      // it defers to clients above it even while it holds the grant
 
   bool operator==(const TimeDecision&) const = default;
 };
 
-// A client still wants a device for so long after its last work, since a program that waits for
-// each kernel has gaps.
+// A client counts as wanting a device for this long after its last work, since a program that waits
+// for each kernel leaves gaps.
 constexpr Microseconds wants_after_work = 500;
 
 // A client's time so far.
@@ -93,8 +93,8 @@ class TimePolicy {
   Decisions wants(ClientId client, PlaceId device, bool does, Microseconds now);
   // Nothing that the client launched before it lost the grant is still in flight.
   Decisions drained(ClientId client, PlaceId device, Microseconds now);
-  // When the client's work in flight ends, as far as it knows. The client moves the time on while
-  // work outlasts it, so a drain ends early only if the client has stopped.
+  // The client's estimate of when its work in flight ends. The client extends it while work
+  // outlasts it, so a drain ends early only if the client has stopped.
   void in_flight_until(ClientId client, Microseconds when);
   // Whether a signal or a debugger has stopped the process, so that it cannot report anything.
   Decisions is_stopped(ClientId client, bool is, Microseconds now);
@@ -109,7 +109,7 @@ class TimePolicy {
   bool is_suspended(PlaceId device) const;
   TimeGrant grant_of(ClientId client, PlaceId device) const;
   TimeUse use_of(ClientId client) const;
-  // Clients for whose work this one's waits on the device.
+  // Clients whose work on the device this client defers to.
   std::vector<ClientId> above(ClientId client, PlaceId device) const;
   // Clients that had work in flight when their grant ended, and have not reported its end.
   std::vector<ClientId> undrained() const;
@@ -122,7 +122,7 @@ class TimePolicy {
     std::string party;
     TimeTerms terms;
     std::map<PlaceId, Microseconds> wanted_at;  // when it last wanted each device it uses; 0: never
-    std::map<PlaceId, Microseconds> usual_burst;  // how long it has work for a device at a time
+    std::map<PlaceId, Microseconds> usual_burst;  // how long it usually has work for a device
     std::map<PlaceId, Microseconds> wants;        // since when
     std::set<PlaceId> undrained;
     Microseconds in_flight_until = 0;

@@ -110,8 +110,8 @@ void TimePolicy::suspend(const std::set<PlaceId>& devices) {
   renew_devices();
 }
 
-// A stopped process could not use a grant, and work that outlasted its quantum is still in flight
-// without one.
+// A party is not eligible while a member is stopped, since it could not use a grant, nor while work
+// that outlasted the party's quantum is still in flight.
 bool TimePolicy::is_eligible(const std::string& name, const Party& party) const {
   if (party.phase != Phase::Waiting || is_broke(party)) return false;
   const bool is_stopped = std::any_of(party.members.begin(), party.members.end(), [&](ClientId id) {

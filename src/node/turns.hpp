@@ -59,8 +59,8 @@ class TurnTable {
   // The group has all the memory it asked for. The time this took determines the length of its
   // turns.
   void has_its_memory(GroupTurn& turn, Microseconds now);
-  // The length of a turn of the group for which it has to get back all that it has now, which
-  // usually takes `usual_swap`, or as long as it took to get what it had in its last turn.
+  // The length of a turn in which the group first has to get back all memory that it has now.
+  // Assumes that this takes `usual_swap`, or as long as in the group's last turn if that is longer.
   Microseconds quantum_of(const std::string& group, Microseconds usual_swap) const;
   // The group counts as having used at least as much time as the other.
   void inherit(const std::string& other, const std::string& group);

@@ -75,7 +75,7 @@ void PublishedProcesses::add_to(Snapshot& snapshot, ShowsArguments arguments) co
     const share::Publisher& who = one.seen.publisher();
     const share::Figures& now = one.seen.figures();
     if (now.question == 0) continue;  // it has not answered yet
-    // Numbers of processes of another namespace say nothing here.
+    // PIDs of another namespace are meaningless here.
     const bool is_here = who.namespace_of_process == share::namespace_of_processes();
     ClientSample* client = is_here ? snapshot.client_of(who.process) : nullptr;
     if (client == nullptr) {

@@ -37,7 +37,7 @@ class RoomInGranules {
   void open(Size at) {
     for_free_in(at, [&](Stretch free) { room_.give(free); });
   }
-  // Bytes taken from it in the meantime stay taken.
+  // Withdraws the granule's remaining room. Bytes already taken from it stay taken.
   void close(Size at) {
     for (const Stretch& free : room_.free_in({at * granule_, granule_})) room_.take(free);
   }

@@ -150,8 +150,9 @@ void ElasticPool::find_emptied(CompactionPlan& plan) const {
   }
 }
 
-// Gives granules in which an allocation was refused withheld bytes a chunk of their own again,
-// which this compaction shares with no other granule. One of those that share a chunk keeps it.
+// Plans a chunk of its own for each granule in which an allocation was refused withheld bytes. This
+// compaction shares that chunk with no other granule. Of the granules that share a chunk, one keeps
+// it.
 Result<void> ElasticPool::plan_separation(CompactionPlan& plan) {
   const auto goes = [&](Size at) {
     return plan.emptied.contains(at) ||

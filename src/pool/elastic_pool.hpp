@@ -64,12 +64,12 @@ struct ElasticStats {
   }
 };
 
-// What happened to the contents while a pool was parked.
+// Whether the contents survived while a pool was parked.
 enum class Activation : std::uint8_t { Kept, Lost };
 
 // A range of addresses whose memory is mapped granule by granule as it is allocated, and unmapped
-// with a granule's last byte. Allocation is tracked byte by byte, so allocations may share a
-// granule, and adjacent stretches may be freed as one. Only Movable allocations ever change
+// when a granule's last byte is freed. Allocation is tracked byte by byte, so allocations may share
+// a granule, and adjacent stretches may be freed as one. Only Movable allocations ever change
 // address.
 //
 // Invariant: only compact(), park() and evict() change the mapping behind live bytes, and only
@@ -99,8 +99,8 @@ class ElasticPool {
 
   // The offset of the new allocation, a multiple of 512 bytes.
   Result<Size> allocate(Size size, AllocationTraits traits = {});
-  // Functions that refuse a stretch report in `available` how many bytes from its beginning would
-  // have been accepted; the byte after them is in the way.
+  // Functions that refuse a stretch report in `available` how many of its leading bytes they would
+  // have accepted.
   //
   // InvalidOffset. AlreadyMapped if any byte is allocated, or is withheld because its granule
   // shares a chunk with one in which that byte is allocated; the next compact() gives such a
@@ -181,8 +181,8 @@ class ElasticPool {
   Granules emptied_by_removing(Stretch stretch) const;
   Stretch of_granule(Size granule) const { return {granule * this->granule(), this->granule()}; }
   Result<std::vector<ChunkRef>> take_chunks(const Granules& granules);
-  // Create before a change that takes chunks: unless it is kept, it returns chunks created for the
-  // change to the driver.
+  // Create before a change that takes chunks. Unless it is kept, this guard returns the chunks that
+  // were created for the change to the driver.
   auto release_what_was_made() const {
     return Undo{[places = places_.get(), before = places_->kept_bytes()] {
       places->release_beyond(before);

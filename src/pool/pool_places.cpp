@@ -135,7 +135,7 @@ std::size_t PoolPlaces::index_of(Location location) const {
 
 Result<std::vector<ChunkRef>> PoolPlaces::take(const std::vector<Size>& granules) const {
   Undo release{[this, before = kept_bytes()] { release_beyond(before); }};
-  std::vector<ChunkRef> taken;  // released before that runs
+  std::vector<ChunkRef> taken;  // destroyed before `release` runs
   taken.reserve(granules.size());
   Order order{*this};
   Error refusal;

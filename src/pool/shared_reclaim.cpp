@@ -6,7 +6,8 @@
 
 namespace cuvmm {
 
-// Uses places, not iterators: models come, go and are used while the lock is not held.
+// Resumes from a rank, not from an iterator: models come, go and are used while the lock is not
+// held.
 SharedPool::Asked SharedPool::next_to_ask(const Model& asker, const ReclaimRank& after,
                                           std::uint64_t begun) const {
   const Holding holding{lock_};

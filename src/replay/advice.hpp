@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns what a trace needs under each policy into advice.
+// Gives advice from a trace's memory needs under each policy.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace cuvmm::replay {
 
-// What a policy needs to serve a trace.
+// The memory that a policy needs to serve a trace.
 struct PolicyNeed {
   PolicyName policy = PolicyName::Arena;
   Size peak = 0;      // physical memory, if unlimited

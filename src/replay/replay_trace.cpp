@@ -67,8 +67,8 @@ void TraceBuilder::reserve(std::int64_t more) {
   reserved_most_ = std::max(reserved_most_, reserved_);
 }
 
-// The memory held before the trace began is that held at the end, minus the change; without that,
-// at least the net amount given back.
+// The memory held before the trace began is the memory held at its end minus the net change. If the
+// end is unknown, it is at least the largest net amount given back.
 ReplayTrace TraceBuilder::finish(Source source) {
   const std::int64_t at_first =
       reserved_at_end_

@@ -29,7 +29,7 @@ struct ReplayEvent {
   bool operator==(const ReplayEvent&) const = default;
 };
 
-// What a trace was read from.
+// The kind of recording that a trace was read from.
 enum class Source : std::uint8_t { Cuvmm, PytorchTable, PytorchSnapshot, RmmLog };
 const char* name_of(Source source);  // "PyTorch memory snapshot"
 
@@ -82,7 +82,7 @@ class TraceBuilder {
   // PyTorch took memory from the card, or gave it back.
   void reserve(std::int64_t more);
   void is_expandable() { trace_.is_expandable = true; }
-  // What it held when the trace ended, from which its initial memory follows.
+  // Sets the memory that PyTorch held when the trace ended. finish() derives the initial memory.
   void reserved_at_end(Size bytes) { reserved_at_end_ = bytes; }
 
   ReplayTrace finish(Source source = Source::Cuvmm);

@@ -104,8 +104,8 @@ CUresult Resizer::before(Caller caller) {
   return CUDA_SUCCESS;
 }
 
-// If a copy is still deferred after the announcement, there was no memory for it. Wait for
-// everything that it comes after; then any stream will do.
+// If a copy is still deferred after the announcement, there was no memory for it. Waits for all
+// work that must precede the copy; after that, any stream can run it.
 void Resizer::stream_ends(CUstream stream) {
   if (!is_pending()) return;
   const Holding holding{lock_};
@@ -114,7 +114,7 @@ void Resizer::stream_ends(CUstream stream) {
   pending_->stream = CU_STREAM_LEGACY;
 }
 
-// Gives memory to blocks that were handed out without. If there is none, the promise remains.
+// Backs blocks that were handed out without memory. If there is none, the promise remains.
 CUresult Resizer::keep_promises(const std::function<bool(const Promise&)>& wanted) {
   CUresult answer = CUDA_SUCCESS;
   const auto is_kept = [&](const Promise& promise) {

@@ -19,7 +19,8 @@ struct ResizeCounters {
   std::uint64_t deferred = 0;  // copies deferred
   std::uint64_t elided = 0;    // of those, replaced by a mapping
   Size elided_bytes = 0;       // not copied
-  // Copies that were deferred, or would have been but for the reason, and were run.
+  // Copies that were run: those deferred first, and those that only this reason kept from being
+  // deferred.
   std::array<std::uint64_t, 16> run{};  // by WhyRun
 };
 
@@ -31,7 +32,7 @@ struct ResizeCounters {
 // the lock under which that is decided.
 class Resizer {
  public:
-  // Begins and ends the announcement of calls that could notice (before()). Called under our lock.
+  // Turns the announcing of calls that could notice (before()) on and off. Called under our lock.
   class Notice {
    public:
     virtual void begin() = 0;
@@ -109,7 +110,7 @@ class Resizer {
 
     bool is_to(std::uint64_t buffer_id) const { return block.facts.buffer_id == buffer_id; }
   };
-  // What is dropped with a block that is being freed, because nothing can observe it any more.
+  // The state dropped with a block that is being freed, because nothing can observe it any more.
   struct Dropped {
     Promise promise;
     std::optional<DeferredCopy> copy;

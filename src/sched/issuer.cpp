@@ -88,7 +88,7 @@ void Issuer::rest(std::uint32_t& idle) {
     return;
   }
   sleeps_.store(1, std::memory_order_seq_cst);
-  // A caller publishes its operation and then looks who sleeps.
+  // Pairs with a caller that publishes its operation and then checks whether this thread sleeps.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const bool nothing_came =
       !has_news_.load(std::memory_order_seq_cst) && !stops_.load() &&

@@ -147,9 +147,9 @@ bool Issuer::nothing_is_done(std::uint64_t now) const {
 
 // Work in flight may be waiting for operations not issued yet: for a value that another stream
 // writes, or in a host function. Only an operation on a stream with nothing in flight can help, so
-// the lane is let through up to the first of these. Or work in flight waits for something that a
-// thread does after it has waited for the lane; then all that the lane holds is let through, in
-// growing steps, since a long-running kernel looks the same.
+// the lane is let through up to the first such operation. Without one, work in flight may be
+// waiting for a thread that is itself blocked on the lane. Then everything in the lane is let
+// through, but in growing steps, since a long-running kernel looks the same.
 void Issuer::let_through(LaneState& state, std::uint64_t now) {
   const bool beside_others = has_stalled_beside_others(state, now);
   const auto waiting = static_cast<std::uint32_t>(state.lane->waiting());

@@ -14,8 +14,8 @@ enum class Taken : std::uint8_t { No, Yes };
 
 // Clients submit operations; one thread per device issues them by policy.
 //
-// Thread-safe, but must not be called from the issuing threads. While it does not accept, calls are
-// passed on.
+// Thread-safe, but must not be called from the issuing threads. While it does not accept calls, the
+// callers make them themselves.
 class Scheduler {
  public:
   Scheduler(DriverSide& side, const ScheduleSettings& settings);

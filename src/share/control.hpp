@@ -27,7 +27,7 @@ enum class ControlWhat : std::uint32_t {
 
 enum class Presence : std::uint32_t { OnDevices = 0, Leaving = 1, OffDevices = 2 };
 
-// What left each device, in MiB, by the device's number in NVML.
+// The memory that left each device, in MiB, by the device's number in NVML.
 using LeftMemory = std::array<std::uint32_t, 16>;
 
 namespace control_flag {
@@ -105,7 +105,7 @@ class ControlSocket {
 // runs in. NotFound if it has no control socket.
 Result<ControlAnswer> tell(pid_t process, ControlRequest request, Deadline until);
 
-// The same, over a connection to whoever answers for the process.
+// The same, over a connection to the process, or to another that answers for it.
 Result<ControlAnswer> tell(const Fd& socket, const ControlRequest& request, Deadline until);
 
 // Processes of this user that can be controlled from here. Removes the sockets of dead processes.

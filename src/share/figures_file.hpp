@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both sides share about the figures file.
+// The checksum and the names of figures files, for both sides.
 #pragma once
 
 #include "share/figures.hpp"

@@ -10,7 +10,7 @@
 
 namespace cuvmm::share {
 
-// What an exporter grants: a row of chunks, and the range of bytes within them. It references the
+// An exporter's grant: a row of chunks, and the range of bytes within them. It references the
 // chunks, so they stay allocated and counted until every importer has released them.
 struct Granted {
   std::vector<ChunkRef> chunks;

@@ -23,7 +23,7 @@ constexpr Deadline at_once{};
 }  // namespace
 
 Result<std::unique_ptr<Host>> Host::open(const HostSettings& settings) {
-  // Once the place is ours, and before anyone can connect.
+  // Runs once the path is ours, and before anyone can connect.
   const auto put_token_down = [&]() -> Result<void> {
     if (settings.token_path.empty()) return {};
     return write_token(settings.token_path, settings.token);

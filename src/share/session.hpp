@@ -19,7 +19,7 @@ class Session {
   static Result<Session> connect(const std::string& path, const Token& token, Deadline until);
 
   pid_t exporter() const { return exporter_; }
-  // What all its importers know.
+  // The exporter's token, which all its importers know.
   const Token& token() const { return token_; }
 
   // The next grant that the exporter makes to this process. NotFound if the exporter has ended

@@ -9,7 +9,8 @@
 
 namespace cuvmm::share {
 
-// 128 random bits. A process that knows them may open what they stand for. Never logged.
+// 128 random bits. A process that knows them may open the socket or the memory that they protect.
+// Never logged.
 struct Token {
   std::array<std::uint8_t, 16> bytes{};
 

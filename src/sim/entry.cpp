@@ -25,7 +25,7 @@ constexpr bool works_before_start(Row row) {
          row == Row::cuGetProcAddress_v2 || row == Row::cuGetExportTable;
 }
 
-// What a process that is locked may still call.
+// The calls that a locked process may still make.
 constexpr bool is_never_locked(Row row) {
   return works_before_start(row) || row == Row::cuCheckpointProcessGetState ||
          row == Row::cuCheckpointProcessLock || row == Row::cuCheckpointProcessCheckpoint ||

@@ -38,11 +38,11 @@ struct GraphExec : std::enable_shared_from_this<GraphExec> {
 CUresult launch_graph(const std::shared_ptr<GraphExec>& exec,
                       const std::shared_ptr<Stream>& stream);
 
-// Takes over the work of the nodes of a graph with the same topology: of all nodes, or of none.
 struct UpdateResult {
   CUgraphExecUpdateResult result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
   CUgraphNode node = nullptr;  // the node at which it failed
 };
+// Takes over the work of all nodes of a graph with the same topology, or of none.
 UpdateResult update_nodes(Graph& ours, const Graph& theirs);
 
 }  // namespace cuvmm::sim

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory that a copy or a set names: whether the access is allowed, and what has to wait for
-// what. All measured on an H200 unless marked.
+// The memory that a copy or a set names: whether the access is allowed, and which work must wait
+// for which. All measured on an H200 unless marked.
 #pragma once
 
 #include <cstdint>

@@ -221,7 +221,7 @@ std::optional<std::pair<CUdeviceptr, Size>> PointerFacts::address_range() const 
   if (!is_reached_by(current_->device().ordinal())) return std::nullopt;
   if (!chunk_.has_value()) return std::pair{allocation_->address, allocation_->size};
   const auto range = mapping();
-  // The driver says how long a mapping of the host's memory is, and not where it begins (measured).
+  // For a mapping of host memory, the driver reports the size but not the beginning (measured).
   const bool is_of_host = chunk_->chunk->device() == nullptr;
   return std::pair{is_of_host ? CUdeviceptr{0} : range.first, range.second};
 }

@@ -70,7 +70,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
   bool is_done() const;
 
  private:
-  // The stream that requests memory, and the queues whose work its own comes after in any case.
+  // The stream that requests memory, and the queues whose work precedes its own in any case.
   struct Taker {
     const Queue* queue;
     std::vector<const Queue*> queues_before;

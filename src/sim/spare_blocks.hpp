@@ -10,8 +10,8 @@
 namespace cuvmm::sim {
 
 // A freed block of the driver. Its addresses stay reserved, its home device's view still maps it
-// but without access, and its bytes are a hole. Allowing access again takes a fifth of the time of
-// mapping it anew, which is most of the time of a blocking allocation here.
+// but without access, and its bytes are a hole. Restoring access takes a fifth of the time of a new
+// mapping, and mapping takes most of the time of a blocking allocation here.
 struct SpareBlock {
   CUdeviceptr address = 0;
   int device = 0;  // ordinal of its home device

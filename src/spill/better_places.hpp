@@ -63,8 +63,7 @@ struct PlaceBounds {
   LastUses::Moment margin = 10;
 };
 
-// Selects up to `wanted` bytes of device memory that have not been used for so long that they are
-// cold, least recently used first.
+// Selects up to `wanted` bytes of cold device memory: unused for long, least recently used first.
 BetterPlaces find_cold_places(std::vector<PlacedChunk> chunks, LastUses::Moment now, Size wanted);
 
 // Brings in spilled chunks that are in use: into free room, and in place of the least recently used

@@ -116,7 +116,8 @@ Result<ChunkRef> ChunkExchange::create(const ProgramChunk& chunk,
   return adopt_charged(TRY(Chunk::create_as(driver, chunk.size, wanted)), std::move(charge));
 }
 
-// Through a mapping of its own: the program may have mapped the chunk where nothing can read it.
+// Copies through scratch mappings, because the program may have given no device read access to its
+// own.
 Result<void> ChunkExchange::copy(const ChunkRef& from, const ChunkRef& to,
                                  const std::shared_ptr<CopyStream>& stream) const {
   const Driver& driver = program_.driver;

@@ -11,14 +11,14 @@
 
 namespace cuvmm {
 
-// Exchanges chunks of the program for others with the same contents, at the same addresses: for
-// exportable ones where it created them without a handle type, and spilled ones for chunks on their
+// Replaces chunks of the program by others with the same contents, at the same addresses: a chunk
+// that was created without a handle type by an exportable one, and a spilled chunk by one on its
 // device. The program's handles refer to the new chunks from then on. The program stands still
 // meanwhile.
 //
-// Exchanges one chunk after another, so it needs memory for one more; after an Error, those already
-// exchanged stay so, and the rest is as it was. TimedOut if calls and work in flight do not finish
-// in time.
+// Replaces one chunk at a time, so it needs memory for only one more. After an Error, the chunks
+// already replaced stay replaced, and the rest is as it was. TimedOut if calls and work in flight
+// do not finish in time.
 //
 // One call at a time, and not during a pause. Must not be called by a thread that holds locks of
 // ours or is inside one of the program's calls.
@@ -31,7 +31,7 @@ class ChunkExchange final : private BackingLedger {
   // The parts must outlive this object.
   explicit ChunkExchange(const ProgramParts& program) : program_(program) {}
 
-  // Everything that is mapped without a gap from the mapping that contains the address on.
+  // Covers the contiguous mappings from the one that contains the address onwards.
   Result<void> make_exportable(CUdeviceptr address, Duration within);
   // `spilled` is called once the program stands still: the set may have changed by then.
   Result<void> bring_in(const Places& spilled, Duration within);
@@ -42,7 +42,7 @@ class ChunkExchange final : private BackingLedger {
 
   Result<void> while_still(Duration within, const std::function<Result<void>()>& exchange) const;
   Result<void> exchange_all(const std::vector<Place>& places, const Wanted& wanted);
-  // In the context whose device makes the copy.
+  // Call with the context current whose device makes the copy.
   Result<void> exchange(const Place& place, const CUmemAllocationProp& wanted,
                         const std::shared_ptr<CopyStream>& stream);
   Result<ChunkRef> create(const ProgramChunk& chunk, const CUmemAllocationProp& wanted) const;

@@ -47,7 +47,7 @@ class Flow {
   }
 
  private:
-  // To or from the room. Through the ring, the thread that copies may wait for free slots.
+  // Copies to or from `room_`. A copy through the ring may block this thread until a slot is free.
   Result<void> copy(CUdeviceptr device, Size size) {
     if (room_.is_pinned || !copies_.can_stage()) return copies_.add(device, room_.bytes, size);
     const Stopwatch copying{times_.copies_us};
@@ -118,7 +118,7 @@ Result<void> DeviceSwapOut::release_up_to(Size offset, PauseTimes& times) {
       const Stopwatch mapping{times.maps_us};
       const Result<void> taken = one.of->take_out(one);
       if (!taken.ok()) {
-        ++gone_;  // it counts as taken out, as far as that got
+        ++gone_;  // counts as taken out, although part of it may still be mapped
         return taken;
       }
     }

@@ -56,7 +56,7 @@ class DeviceSwapOut {
   // Copies chunks back in, in order, while the device's lease has room for them. put_back() does
   // the rest. If something fails, all that was out is still out.
   void return_ahead(const HostSide& host, PauseTimes& times);
-  // Takes those off the device again. Their contents have not changed meanwhile.
+  // Undoes return_ahead(). The contents have not changed meanwhile, so nothing is copied.
   void leave_again();
   // Call once everything is back.
   void end();

@@ -53,7 +53,7 @@ CUresult unpin_and_unmap(const Driver& driver, CUcontext context, std::byte* byt
 Result<void> HostStock::provide(Size bytes) {
   if (bytes <= this->bytes()) return {};
   Size missing = round_up(bytes - this->bytes(), unit);
-  // Commits all or nothing, so that of two processes that want much, each does not end up with
+  // Commits all or nothing: otherwise two processes with large requests could each end up with
   // half.
   if (budget_ != nullptr) {
     Commitment right = TRY(budget_->commit(missing));

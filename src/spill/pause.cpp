@@ -127,7 +127,7 @@ void Pauser::list_what_leaves(PauseReport& report) {
 
 void Pauser::list_programs_chunks(int ordinal, CUcontext context, EvictionSet& evicted) {
   if (program_.chunks == nullptr || program_.chunks->is_empty()) return;
-  // What was spilled to the host is there already.
+  // Chunks that were spilled to the host need not leave.
   const auto wants = [this](const ProgramChunk& chunk) {
     return !chunk.moved || chunk.moved->location().is_device() ||
            ours_.contains(chunk.moved->handle());
@@ -153,7 +153,8 @@ void Pauser::end_eviction() {
   if (can_map_host_) host_.trim(Location::host(node_), 0);
 }
 
-// The ring is not worth pinning for less than it holds. If it cannot be pinned, the stock is.
+// For less data than the ring holds, pinning it is not worthwhile. If the ring cannot be pinned,
+// the stock is pinned instead.
 HostSide Pauser::host_side() {
   if (away_bytes() <= ring_size_ || stock_.pinned_bytes() >= away_bytes()) return {stock_};
   if (!ring_.provide(ring_size_).ok()) return {stock_};

@@ -24,7 +24,7 @@ struct PauseReport {
   PauseTimes times;
 };
 
-// What the caller of a pause wants to decide and to know meanwhile.
+// Callbacks by which the caller of a pause can cancel it and follow its progress.
 struct PauseWatch {
   // Polled throughout; once it returns false, the pause ends as if it had timed out.
   StillWanted is_wanted = &always_wanted;
@@ -94,13 +94,14 @@ class Pauser {
   // Of the last pause: memory that could not leave.
   Size stayed_bytes() const { return paused_.stayed; }
 
-  // Keeps `ahead` bytes ready, but no more than there are on the devices: pins ahead, or gives back
-  // memory unused for `idle`, a piece at a time. True if there is more to do.
+  // Keeps `ahead` bytes of host memory pinned, but no more than the devices hold: each call pins a
+  // piece, or gives back a piece if the memory has been unused for `idle`. True if there is more to
+  // do.
   bool look_after_stock(Size ahead, Duration idle);
-  // Pins a piece of the memory that the contents of a paused program lie in, so that the resume and
-  // the next pause copy without the ring. True if there is more to do.
+  // Pins one more piece of the host memory that holds a paused program's contents, so that the
+  // resume and the next pause copy without the ring. True if there is more to do.
   bool pin_more();
-  // Of the host, pinned.
+  // Pinned host memory.
   Size ready_bytes() const { return stock_.pinned_bytes() + ring_.pinned_bytes(); }
 
  private:

@@ -37,7 +37,8 @@ void Placement::earn(Seen& seen, std::uint64_t now) {
   seen.looked_at = now;
 }
 
-// If no less far memory is in use than before, the working set changes faster than it can be moved.
+// Unless the move has halved the spilled memory in use, the working set changes faster than it can
+// be moved, so the next move waits longer.
 void Placement::judge(Seen& seen, std::uint64_t now) {
   if (seen.judge_at == 0 || now < seen.judge_at) return;
   seen.judge_at = 0;
@@ -55,7 +56,7 @@ Size Placement::room_near(DeviceMemory& device) const {
   const Size free = program_.memory.counters(device.ordinal()).mapped_free +
                     device.chunk_counters().physical_free;
   Size held = device.budget().held_bytes();
-  // Without a bound nobody counts the program's own chunks.
+  // Without a bound, the budget does not count the program's own chunks.
   const bool are_uncounted = program_.chunks != nullptr && device.bound() == nullptr;
   if (are_uncounted) held += program_.chunks->near_bytes(device.ordinal());
   const Size limit = std::min(device.limit(), device.memory());
@@ -75,8 +76,8 @@ std::vector<HeldChunk> Placement::take_stock(Seen& seen, const DeviceMemory& dev
   return held;
 }
 
-// A program's tensor may reach over many of its chunks, and calls name only where it begins. So a
-// chunk in which no address was ever named belongs to the block that begins before it.
+// A tensor may span many of the program's chunks, while calls name only its start. So a chunk in
+// which no address was ever named belongs to the block that begins before it.
 void Placement::join_unnamed(std::vector<HeldChunk>& held, std::size_t first) const {
   for (std::size_t i = first + 1; i < held.size(); ++i) {
     const HeldChunk& before = held[i - 1];
@@ -163,7 +164,8 @@ Placement::Attention Placement::step(DeviceMemory& device, std::uint64_t now) {
                                                                      .most = seen.allowance,
                                                                      .least = least_worth_a_stop});
   if (!places.are_any()) return Attention::Uses;
-  // Some programs are nearly always inside a call: the less often it tries, the longer it waits.
+  // Some programs are nearly always inside a call. After failures it tries less often, so each
+  // attempt may wait longer.
   const std::uint64_t for_calls = std::clamp(seen.rest / 10, usual_for_calls, second / 5);
   const Result<Migration::Moved> moved = change(device, places, for_calls);
   if (!moved.ok()) {

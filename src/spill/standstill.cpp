@@ -93,7 +93,8 @@ Result<void> hold_still(const ProgramParts& program, const char* doing, std::uin
     go_on(program);
     return why;
   }
-  // A call that only now turned out to bypass the hooks was not kept out.
+  // The barrier does not hold back calls that bypass the hooks, and one may have been found only
+  // now.
   if (const char* const why = why_not_quiescible(program)) {
     go_on(program);
     return Error{.kind = ErrorKind::NotSupported, .doing = doing, .subject = why};

@@ -9,7 +9,7 @@
 
 namespace cuvmm {
 
-// What is needed to hold the program still and move its memory.
+// The parts needed to hold the program still and move its memory.
 struct ProgramParts {
   const Driver& driver;
   Memory& memory;
@@ -18,7 +18,8 @@ struct ProgramParts {
   // Waits until queued calls have been handed to the driver; false if they were not by `until`.
   std::function<bool(std::uint64_t until)> settle_queued = [](std::uint64_t) { return true; };
   std::function<bool()> is_scheduled = [] { return false; };
-  // Once all work has ended: a thread that watches for that stops asking the driver.
+  // Called once all work has ended, so that the thread that watches for completed work stops
+  // polling the driver.
   std::function<void()> forget_ended_work = [] {};
   // The virtual memory that the program manages itself; nullptr if nothing records it.
   ProgramChunks* chunks = nullptr;

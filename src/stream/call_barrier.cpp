@@ -110,7 +110,7 @@ CallBarrier::OutsideBarrier::OutsideBarrier(CallBarrier& barrier) : barrier_(bar
   if (was_inside_) step(steps, std::memory_order_release);
 }
 
-// The outer pass then ends normally.
+// Reenters, so that the outer pass can end normally.
 CallBarrier::OutsideBarrier::~OutsideBarrier() {
   if (was_inside_) barrier_.enter();
 }
@@ -141,8 +141,9 @@ bool CallBarrier::begin_shut(Exempt exempt) {
   return false;
 }
 
-// The program may have blocked membarrier() since (seccomp). From here on every thread issues its
-// own fence, but a thread that is entering right now may not know that yet.
+// membarrier() starts to fail if the program installs a seccomp filter that blocks it. From then
+// on, every entering thread issues its own fence, but a thread that is entering right now may not
+// know that yet.
 bool CallBarrier::is_seen_by_all() {
   if (!has_membarrier_.load() || membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0) return true;
   has_membarrier_.store(false);
@@ -185,7 +186,7 @@ void CallBarrier::abandon() {
   wake_all(shut_);
 }
 
-// The calling thread is inside too, but no longer refers to the object.
+// Skips the calling thread, which may be inside too but no longer refers to the object.
 std::optional<CallBarrier::GracePeriod> CallBarrier::GracePeriod::begin() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (!is_seen_by_all() || has_untracked_threads_.load()) return std::nullopt;

@@ -19,9 +19,9 @@ namespace cuvmm {
 // Entering costs a thread two stores to its own record; closing bears the cost of synchronization.
 class CallBarrier {
  public:
-  // A thread can be inside one barrier of each kind at a time. The last two are never closed.
-  // Questions only tells a GracePeriod that the thread is inside; Forwarded, of which a GracePeriod
-  // knows nothing, that the driver may hold it.
+  // A thread can be inside one barrier of each kind at a time. Questions and Forwarded are never
+  // closed: they only record that a thread is inside. A GracePeriod waits for threads inside
+  // Questions, but not for threads inside Forwarded, which the driver may be blocking.
   enum class Of : std::uint8_t { Calls, Work, Questions, Forwarded };
   static constexpr std::size_t kinds = 4;
 
@@ -43,7 +43,7 @@ class CallBarrier {
     Pass& operator=(const Pass&) = delete;
 
    private:
-    std::atomic<std::uint32_t>* const steps_;  // nullptr: an outer pass of this thread counts
+    std::atomic<std::uint32_t>* const steps_;  // nullptr: already inside, or not tracked
   };
 
   enum class Exempt : std::uint8_t { Nobody, ThisThread };
@@ -58,7 +58,7 @@ class CallBarrier {
   void open();
 
   // The barrier stays closed, but callers no longer wait at it: the driver has been shut down, so
-  // their calls are to be answered accordingly.
+  // the hooks answer their calls with an error.
   void abandon();
   bool is_abandoned() const { return is_abandoned_.load(std::memory_order_relaxed); }
 
@@ -92,7 +92,7 @@ class CallBarrier {
 
   class GracePeriod;
 
-  // In the child process.
+  // Call in a forked child.
   static void forget_after_fork();
 
  private:
@@ -100,7 +100,7 @@ class CallBarrier {
 
   // One thread's state at every barrier. When the thread ends, another reuses its record.
   struct alignas(64) Thread {
-    // Enter and leave count at each barrier: odd while the thread is inside.
+    // Counts entries and exits at each barrier: odd while the thread is inside.
     std::array<std::atomic<std::uint32_t>, kinds> steps{};
     std::atomic<bool> owned{true};
     std::atomic<Call> call{no_call};  // the last one recorded
@@ -118,7 +118,7 @@ class CallBarrier {
   }
 
   // Waits while the barrier is closed. Returns this thread's counter, or nullptr if the thread was
-  // already inside.
+  // already inside or has no record.
   std::atomic<std::uint32_t>* enter() {
     Thread* const thread = this_thread();
     if (thread == nullptr) [[unlikely]]
@@ -133,9 +133,10 @@ class CallBarrier {
   std::atomic<std::uint32_t>* wait_to_enter(const Thread& thread,
                                             std::atomic<std::uint32_t>& steps);
 
-  // The thread stores "inside" and then checks whether the barrier is closed; the closing thread
-  // does the opposite. The fence between the two steps is paid by the closing thread, which issues
-  // it in every thread at once with membarrier() if the kernel has it.
+  // The entering thread stores "inside", then checks whether the barrier is closed; the closing
+  // thread stores "closed", then checks for threads inside. Each needs a fence between its two
+  // steps. If the kernel has membarrier(), the closing thread uses it to issue the fence in every
+  // thread, so that entering stays cheap.
   static void step_in(std::atomic<std::uint32_t>& steps) {
     step(steps, std::memory_order_relaxed);
     if (has_membarrier_.load(std::memory_order_relaxed)) [[likely]] {
@@ -165,8 +166,9 @@ class CallBarrier {
   std::atomic<Thread*> exempt_{nullptr};
 };
 
-// Begin one after unlinking an object that threads look up without a lock. Once it is over, every
-// thread that was inside a barrier when it began has left, so no thread refers to the object.
+// A grace period as in RCU: begin one after unlinking an object that threads look up without a
+// lock. Once it is over, every thread that was inside a barrier (other than Forwarded) when it
+// began has left, so no thread refers to the object.
 class CallBarrier::GracePeriod {
  public:
   // nullopt if some thread cannot be tracked.

@@ -32,15 +32,16 @@ class Captures {
 
   // Call before the driver begins the capture. Returns the capture's number.
   std::uint64_t began(const Origin& origin = {});
-  // The driver refused to begin it.
+  // Call if the driver refused to begin the capture.
   void never_began(std::uint64_t number);
   // Ends the capture that began on this stream.
   void ended(const Origin& origin = {});
 
   class Ending;
 
-  // While it lives, a capture that begins waits, for a bounded time. For short driver calls that
-  // would invalidate a capture. Checking any() is not enough: a capture may begin before the call.
+  // While one lives, a new capture waits before it begins, for a bounded time. For short driver
+  // calls that would invalidate a capture: checking any() is not enough, since a capture may begin
+  // between the check and the call.
   class CaptureBlock {
    public:
     explicit CaptureBlock(const Captures& captures) : captures_(captures) {

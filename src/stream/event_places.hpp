@@ -15,11 +15,11 @@
 
 namespace cuvmm {
 
-// Where the program last recorded each event, for places with unfinished frees before them.
+// Remembers where the program last recorded each event, if frees before that place were unfinished.
 //
-// An event means its last record, and any thread may record it again at any time. A new record
-// therefore invalidates what is known before the driver is called, and a driver's answer about an
-// event counts only if the event was not recorded again between the question and the answer.
+// An event stands for its last record only, and any thread may record it again at any time. So a
+// new record forgets the old place before the driver is called, and a driver's answer about an
+// event counts only if the event was not recorded again between the query and the answer.
 class EventPlaces {
  public:
   // A point in the work of streams: for each stream, its last free before that point.
@@ -61,8 +61,8 @@ class EventPlaces {
     Place place_;
   };
 
-  // The event is recorded at unknown times by something other than hooked calls, so its state
-  // proves nothing about the records seen here.
+  // Something other than hooked calls (a graph, another process) records the event at unknown
+  // times, so its state proves nothing about the records seen here.
   void recorded_unseen(CUevent event);
 
   // The event has completed, so its place is no longer needed.

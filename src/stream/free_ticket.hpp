@@ -9,8 +9,8 @@ namespace cuvmm {
 using StreamId = std::uint32_t;
 inline constexpr StreamId no_stream = 0;
 
-// When memory was freed: after all the work that its stream had been given by then. Without a
-// stream, all work that could touch the memory had already completed.
+// The point at which memory was freed: after all work submitted to the stream before the free.
+// Without a stream, all work that could touch the memory had already completed.
 struct FreeTicket {
   StreamId stream = no_stream;
   std::uint64_t tick = 0;  // increases with every free on that stream

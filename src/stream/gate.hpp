@@ -23,7 +23,7 @@ class Gate {
   bool close(std::uint64_t until);
   void open();
 
-  // In the child process.
+  // Call in a forked child.
   static void forget_after_fork() { CallBarrier::forget_after_fork(); }
 
  private:

@@ -26,8 +26,8 @@ class LegacyBarrier {
     blocking_submitted();
   }
 
-  // A number that changes when one side is given work, as the other side sees it. Read it before
-  // recording an event: the event comes after all work up to that number.
+  // One side's epoch, which the other side compares: it changes whenever the side is given work.
+  // Read it before recording an event: the event then comes after all work of that epoch.
   std::uint64_t legacy_epoch() { return legacy_.take(); }
   std::uint64_t blocking_epoch() { return blocking_.take(); }
 
@@ -43,7 +43,8 @@ class LegacyBarrier {
     blocking_.leave();
   }
 
-  // While it lives, no first blocking stream can be given work.
+  // While one lives, a process without blocking streams stays without them: the first one waits
+  // before it is given work.
   class Alone {
    public:
     explicit Alone(LegacyBarrier& barrier)

@@ -44,8 +44,8 @@ bool StreamClock::was_waited_for(const FreeTicket& freed) const {
   return state == nullptr || state->waited_for.load(std::memory_order_acquire) >= freed.tick;
 }
 
-// The legacy rule is not checked here: if it orders the asker after the free, the asker's operation
-// was placed after it, and the asker has learned that.
+// Need not check the legacy rule: if it orders the asker after the free, the asker's Operation has
+// added the free to `known` on construction.
 bool StreamClock::is_before(const FreeTicket& freed, StreamId asker) const {
   if (freed.is_for_anyone() || freed.stream == asker) return true;
   StreamState* from = table_.by_id(freed.stream);
@@ -81,7 +81,7 @@ void StreamClock::look(StreamId stream) {
   StreamState* state = table_.by_id(stream);
   if (state == nullptr || !state->has_unfinished()) return;
   poll(*state, PollEffort::Sparing);
-  // An existing mark comes before any new one.
+  // Requests marks only if there is none: an existing mark completes before any new one.
   if (state->has_unfinished() && !state->has_marks.load(std::memory_order_relaxed)) {
     state->marks_wanted.store(marks_a_look, std::memory_order_relaxed);
   }

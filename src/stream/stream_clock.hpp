@@ -12,7 +12,8 @@
 
 namespace cuvmm {
 
-// How far streams had come at one moment. A stream may end before the horizon is reported reached.
+// How far streams had come at one moment. Stays valid if a stream ends before reached() or
+// waited_for() is called.
 class Horizon {
  public:
   explicit Horizon(const StreamTable& table) : table_(table) {}
@@ -36,15 +37,16 @@ class Horizon {
 // calls on its streams and events and from cuvmm's own events. docs/internals/stream_order.md
 // states the rules.
 //
-// cuvmm's events are recorded only by a thread that is giving that very stream an operation or
-// ending it, since recording waits while the stream's launch queue is full, and on the legacy
-// stream delays every blocking stream. A caller that needs to know more about a stream requests a
-// mark at its next operation.
+// A thread records cuvmm's events on a stream only while it submits an operation to that stream,
+// ends it, or frees memory behind all work of the context. Recording waits while the stream's
+// launch queue is full, and on the legacy stream it delays every blocking stream. A caller that
+// needs to know more about a stream's progress requests marks, which the stream's next frees then
+// leave.
 //
 // The hooks report the program's own calls, after the driver's answer unless stated otherwise.
 class StreamClock final : public StreamOrder {
  public:
-  // What is known of the program's calls. Everything in it outlives the clock.
+  // The parts of the engine that track the program's calls. They must outlive the clock.
   struct Program {
     const Captures& captures;
     Gate& gate;
@@ -62,8 +64,8 @@ class StreamClock final : public StreamOrder {
 
   class Operation;
 
-  // The ticket of a free by a call that comes after all work of the context, and that the program
-  // may expect to wait for that work.
+  // The ticket of a free that comes after all work of the context: the program may expect such a
+  // call to wait for that work.
   FreeTicket ticket_of_all(CUcontext context);
   // The ticket of a free by a call outside any stream's order: the program is done with the memory,
   // but work ordered before its allocation on that stream may still be running.
@@ -89,7 +91,7 @@ class StreamClock final : public StreamOrder {
   // program from submitting.
   bool wait_for_all(CUcontext context, std::uint64_t until);
   bool wait_for_everything(std::uint64_t until);  // of all contexts
-  // Whether that holds now.
+  // Whether the device has completed all of it by now. Waits for nothing.
   bool is_all_done(CUcontext context);
   // Queries the progress of streams with unfinished frees. Waits for nothing.
   void ask_about_frees(int device);
@@ -113,12 +115,13 @@ class StreamClock final : public StreamOrder {
   void context_stays(CUcontext context) { table_.context_ends(context, false); }
   void context_ended(CUcontext context) { table_.context_ended(context); }
 
-  // What will be done after a wait that the program is about to make. Call before the wait.
+  // The frees that will be done after a wait that the program is about to make. Call before the
+  // wait.
   Horizon horizon_of(StreamName name);
   Horizon horizon_of(CUcontext context);
 
-  // A point in the work of streams. Read it before the driver call: memory that other threads free
-  // during the call may come after what the driver records or waits for.
+  // A point in the work of streams. Read it before the driver call: a free by another thread during
+  // the call may come after the point that the driver records or waits for.
   using Place = EventPlaces::Place;
   Place place_on(StreamName name);
 
@@ -177,8 +180,8 @@ class StreamClock final : public StreamOrder {
   EventPlaces events_;                             // never take its locks while holding the table's
 };
 
-// The cuvmm operations that a stream has been given so far. They may be waiting for the legacy
-// stream, which the driver does not consider when the program queries their stream.
+// cuvmm's operations on a stream so far. They may still wait for work across the legacy barrier,
+// which the driver ignores when the program queries or synchronizes the stream.
 class StreamClock::PlacedOperations {
  public:
   PlacedOperations(StreamClock& clock, StreamName name);
@@ -196,9 +199,9 @@ class StreamClock::PlacedOperations {
   CUevent event_ = nullptr;
 };
 
-// One stream-ordered allocation or free that cuvmm serves. Lives from before the memory changes
-// hands. It is an operation of its stream, as the driver's own would be: it waits for whatever the
-// stream's synchronization would wait for natively.
+// One stream-ordered allocation or free that cuvmm serves. Construct it before the memory changes
+// hands. Like the driver's own, it is an operation of its stream: it comes after all work that a
+// native operation would come after, and a synchronization of the stream covers it.
 class StreamClock::Operation {
  public:
   enum class Kind : std::uint8_t { Allocation, Free };
@@ -209,10 +212,10 @@ class StreamClock::Operation {
 
   // For a free: the driver's error if the stream cannot take it. On error, change nothing.
   CUresult answer() const { return answer_; }
-  // The memory is freed now. Call once.
+  // Call once, when the memory is freed. Returns the free's ticket.
   FreeTicket freed();
-  // The granted memory is still used by other streams' work, which must run before this stream's.
-  // Returns the driver's error if the stream cannot take the allocation.
+  // For an allocation: call if other streams' work still uses the granted memory, and so must run
+  // before this stream's. Returns the driver's error if the stream cannot take the allocation.
   CUresult granted_behind_others();
 
  private:
@@ -221,7 +224,8 @@ class StreamClock::Operation {
   StreamClock& clock_;
   StreamState& stream_;
   std::uint64_t epoch_ = 0;
-  // A barrier is missing, for a free or for memory used by others.
+  // The stream lacks a barrier event, which a free needs, as does an allocation of memory still
+  // used by others.
   bool is_ahead_of_barrier_ = false;
   CUresult answer_ = CUDA_SUCCESS;
   CUevent event_ = nullptr;   // recorded for this operation

@@ -31,8 +31,8 @@ CUresult StreamClock::record_operation(StreamState& stream, CUevent& event) {
   return record_event(stream, stream.handle, event);
 }
 
-// An event on one of its streams would break a capture, and so would an event on the legacy stream
-// if a blocking stream is captured.
+// Returns false, recording nothing, if the event could break a live capture: on a captured stream
+// it would, and on the legacy stream it would if a blocking stream is captured.
 bool StreamClock::record_on(StreamState& state, CUstream handle, Mark& mark) {
   const Captures::CaptureBlock held_off{program_.captures};
   if (!held_off.none_lives() && (handle == CU_STREAM_LEGACY || is_capturing(handle))) return false;
@@ -92,7 +92,8 @@ void StreamClock::add_mark(StreamState& state, Mark mark) {
   state.marks = std::move(kept);
 }
 
-// Under the state's lock. An event that another thread is passing to the driver is not reused yet.
+// The caller holds the state's lock. An event that another thread is passing to the driver is not
+// reused yet.
 void StreamClock::retire(StreamState& state, Mark& mark) {
   for (CUevent event : mark.events) {
     if (std::find(state.pinned_events.begin(), state.pinned_events.end(), event) !=
@@ -155,7 +156,7 @@ void StreamClock::poll(StreamState& state, PollEffort zeal) {
 }
 
 // Records on the legacy stream only if that delays no other stream. Otherwise the context gets no
-// mark, and a thread that lacks memory asks whether all of its work is done.
+// mark, and a thread that runs short of memory queries whether all of the context's work is done.
 void StreamClock::mark_all(StreamState& all) {
   const StreamTable::Staying staying{table_};
   const InContext in_context{driver_, all.context};
@@ -195,7 +196,8 @@ void StreamClock::record_final_event(const StreamState& stream) {
   // Captured work does not run, and an event record would end the capture.
   if (is_capturing(stream.handle)) return;
   {
-    // Otherwise these events would accumulate, one for each ended stream, if no mark is requested.
+    // Reuse the events that have completed. Otherwise they would accumulate, one for each ended
+    // stream, until a mark of the context takes them over.
     const Holding holding{all.lock};
     const auto is_over = [&](CUevent event) {
       if (driver_.cuEventQuery(event) != CUDA_SUCCESS) return false;

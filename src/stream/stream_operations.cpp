@@ -10,9 +10,9 @@ namespace cuvmm {
 
 using Operation = StreamClock::Operation;
 
-// If an operation natively waits for other streams' work without an event of the program's, the
-// legacy rule is the reason. A free always waits this way. An allocation waits only if its memory
-// is still used by that work; unused memory is available at once.
+// Only the legacy rule makes an operation wait natively for other streams' work without an event of
+// the program's. A free always waits this way. An allocation waits only if its memory is still used
+// by that work; unused memory is available at once.
 Operation::Operation(StreamClock& clock, StreamState& stream, Kind kind)
     : clock_(clock), stream_(stream) {
   if (clock_.has_other_side(stream_, epoch_)) {
@@ -84,7 +84,8 @@ bool StreamClock::has_other_side(const StreamState& stream, std::uint64_t& epoch
   return true;
 }
 
-// The stream's future work comes after the other side's earlier work in any case.
+// Records that the stream's future work comes after the other side's earlier work, with or without
+// a barrier event.
 void StreamClock::learn_other_side(StreamState& stream, std::uint64_t epoch) {
   if (program_.sees_everything() && stream.learnt_epoch.load(std::memory_order_acquire) == epoch) {
     return;
@@ -93,7 +94,7 @@ void StreamClock::learn_other_side(StreamState& stream, std::uint64_t epoch) {
   stream.learnt_epoch.store(epoch, std::memory_order_release);
 }
 
-// The last barrier comes after all others.
+// Pins only the last barrier, which comes after all others.
 StreamClock::PlacedOperations::PlacedOperations(StreamClock& clock, StreamName name)
     : clock_(clock), stream_(clock.table_.find(name)) {
   if (stream_ == nullptr || !stream_->has_barrier.load(std::memory_order_acquire)) return;

@@ -22,7 +22,7 @@ class StreamOrder {
 
   // The same, within the reuse policy of the pool that asks: any stream may be given the memory.
   virtual bool is_free_for_anyone(const FreeTicket& freed) const { return is_done(freed); }
-  // The program itself has waited for it.
+  // True if the program itself has waited for everything before the free.
   virtual bool was_waited_for(const FreeTicket& freed) const { return is_done(freed); }
 
   // Whether only the legacy rule might order `asker` after that free.
@@ -36,7 +36,7 @@ class StreamOrder {
   // the stream is doing, so callers may hold locks.
   virtual void look(StreamId stream) = 0;
 
-  // The same for memory that is to be evicted, regardless of who may reuse it.
+  // The same for memory that is to be evicted, regardless of which streams may reuse it.
   virtual void poll_for_eviction(StreamId stream) { look(stream); }
 
   // Marks the earlier frees on `asker`, using the calling thread's operation on that stream. May

@@ -23,12 +23,12 @@ enum class StreamKind : std::uint8_t {
 struct Mark {
   std::uint64_t tick = 0;
   std::vector<CUevent> events;
-  // Nothing submitted after the free with exactly this tick comes before the events, so another
-  // stream may wait for them. Inexact marks may only be queried.
+  // The events cover nothing that was submitted after the free with this tick, so another stream
+  // may wait for them. Inexact marks may only be queried.
   bool is_exact = false;
   // The event stands for work that the stream waits for by the legacy rule alone. The driver does
-  // not count an event as work of its stream, so synchronizations and queries of the stream check
-  // it too.
+  // not count an event as work of its stream, so the hooks check the event as well when the program
+  // synchronizes or queries the stream.
   bool is_barrier = false;
 };
 
@@ -45,7 +45,7 @@ struct StreamState {
   std::uint64_t thread = 0;  // of a PerThread stream
 
   std::atomic<std::uint64_t> tick{0};        // of the last free
-  std::atomic<std::uint64_t> done{0};        // the last free known to be passed by the device
+  std::atomic<std::uint64_t> done{0};        // the last free known to be done
   std::atomic<std::uint64_t> waited_for{0};  // the last free that the program itself has waited for
   std::atomic<bool> ended{false};
   std::atomic<bool> context_ends{false};  // its handles and events end with it
@@ -67,8 +67,8 @@ struct StreamState {
   std::vector<CUevent> pinned_events;   // of marks: a thread is about to pass them to the driver
   std::vector<CUevent> retired_events;  // pinned ones whose marks are gone
   int fruitless_polls = 0;              // in a row
-  std::vector<CUevent> left_behind;     // of Everything: by ended streams, for the next mark
-  // What the stream's future work waits for: the last free of each other stream ordered before it.
+  std::vector<CUevent> left_behind;     // of Everything: ended streams' events, for the next mark
+  // The last free of each other stream that is ordered before this stream's future work.
   std::vector<FreeTicket> known;
 
   bool is_blocking() const { return kind == StreamKind::Blocking || kind == StreamKind::PerThread; }

@@ -49,11 +49,12 @@ void StreamClock::ask_whether_idle(StreamState& state) {
     return;
   }
   {
-    // The marks' events tell more: the driver's answer does not cover a barrier mark's work.
+    // Rely on the marks if there are any: the driver's answer does not cover a barrier mark's work.
     const Holding holding{state.lock};
     if (!state.marks.empty()) return;
   }
-  // The legacy stream also answers for other threads' default streams.
+  // Another thread's default stream cannot be named here, but a query of the legacy stream covers
+  // it.
   const bool is_others =
       state.kind == StreamKind::PerThread && state.thread != PerThreadUse::this_thread();
   const CUstream handle = is_others ? CU_STREAM_LEGACY : state.handle;

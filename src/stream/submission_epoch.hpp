@@ -6,8 +6,9 @@
 
 namespace cuvmm {
 
-// Tracks whether the program has given the driver work. A caller that must wait for all of it may
-// skip the wait if no note was left since an earlier complete wait began.
+// Tracks whether the program has given the driver work. Submitting work leaves a note, which take()
+// takes. A caller that must wait for all work may skip the wait if no note was left since an
+// earlier complete wait began.
 //
 // Each note that is taken gets a number. A wait that begins after take() returned n covers all work
 // of notes up to n. So if take() returns the same n as before the caller's last wait, nothing new

@@ -14,7 +14,7 @@ namespace {
 
 constinit std::array<std::atomic<StreamTable*>, 16> tables{};
 
-// Runs at the thread's end, with the number that the thread had.
+// The destructor of the pthread key: runs when a thread ends, with that thread's number.
 void thread_ends(void* thread) {
   for (auto& place : tables) {
     if (StreamTable* const table = place.load()) {

@@ -5,7 +5,7 @@ namespace cuvmm {
 
 class StreamTable;
 
-// Tells stream tables when a thread ends whose default stream they know.
+// Notifies stream tables when a thread ends whose default stream they track.
 class ThreadEnds {
  public:
   // If too many tables are registered already, this one keeps the streams of ended threads.
@@ -14,7 +14,7 @@ class ThreadEnds {
   static void remove(StreamTable& table);
   // From now on, the calling thread's end is reported to the tables.
   static void watch_this_thread();
-  // In the child process: the parent's tables know none of its threads.
+  // Call in a forked child: the parent's tables know none of its threads.
   static void forget_after_fork();
 };
 

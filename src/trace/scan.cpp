@@ -14,7 +14,7 @@ namespace {
 using namespace trace_format;
 
 constexpr Size usual_stretch = 1 * MiB;
-constexpr Size most_nonsense = 16 * MiB;  // without a block: what follows is not a trace
+constexpr Size most_nonsense = 16 * MiB;  // of bytes without a block: the rest is no trace
 constexpr Size most_facts = 4 * MiB;      // over all blocks
 
 // A few KiB of the file around the current position.

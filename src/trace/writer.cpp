@@ -80,7 +80,7 @@ TraceRecord announcement(const RingOwner& owner, std::uint64_t time) {
 
 }  // namespace
 
-// What the writer and its thread share.
+// The state that the writer and its thread share.
 class TraceWriter::Work {
  public:
   Work(TraceSink sink, TraceSetup setup) : sink_(std::move(sink)), setup_(std::move(setup)) {}

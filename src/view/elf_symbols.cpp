@@ -19,7 +19,7 @@
 namespace cuvmm::view {
 namespace {
 
-// A file's bytes. Whatever they say, nothing outside of them is read.
+// The bytes of an untrusted file. Never reads outside of them, whatever they contain.
 class MappedFile {
  public:
   MappedFile(const std::string& path, std::uint64_t unchanged_since) {

@@ -15,7 +15,7 @@ std::string last_part(const std::string& path) {
 
 StackNames::StackNames(const TraceHeader& header) : wall_ns_(header.wall_ns) {
   for (const TraceStack& stack : header.facts.stacks) {
-    if (stack.caller < stack.number) stacks_.try_emplace(stack.number, stack);  // so without a loop
+    if (stack.caller < stack.number) stacks_.try_emplace(stack.number, stack);  // rules out cycles
   }
   for (const TraceName& name : header.facts.names) {
     if (name.subject == TraceSubject::Place) recorded_.try_emplace(name.number, name.text);

@@ -35,7 +35,7 @@ void StackUses::add(const TraceRecord& record) {
   use.allocated += record.other;
   use.at_end += record.other;
   now_ += record.other;
-  // Copying all sums at every new peak would cost more than it tells.
+  // Copying all sums at every new peak would take too long for the little precision gained.
   if (now_ > kept_peak_ + kept_peak_ / hundredth) is_at_peak_ = true;
 }
 
@@ -99,7 +99,7 @@ std::vector<FlameFrame> StackUses::flames(StackNames& names) {
                             frame.at_end > all.at_end / thousandth;
     if (!is_visible) continue;
     const std::uint32_t caller = names.caller_of(stack);
-    if (caller != 0) frame.caller = places[caller];  // which is at least as large
+    if (caller != 0) frame.caller = places[caller];  // visible too, since it is at least as large
     frame.name = names.name_of(stack);
     const auto [place, is_new] =
         by_name.try_emplace({frame.caller, frame.name}, static_cast<int>(seen.size()));

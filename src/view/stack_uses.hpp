@@ -42,7 +42,7 @@ class StackUses final : private MemorySink {
   bool is_empty() const { return uses_.empty(); }
   // By what they hold at the peak, most first.
   std::vector<StackUse> sorted();
-  // Callers before those that they call; without frames too small to see.
+  // Callers come before their callees. Leaves out frames too small to see.
   std::vector<FlameFrame> flames(StackNames& names);
 
  private:
@@ -61,7 +61,7 @@ class StackUses final : private MemorySink {
   std::unordered_map<std::uint64_t, std::uint32_t> known_later_;  // stacks, by number in samples
   Size now_ = 0;
   Size kept_peak_ = 0;
-  bool is_at_peak_ = false;  // and that is not kept yet
+  bool is_at_peak_ = false;  // at a new peak, whose sums are not kept yet
 };
 
 }  // namespace cuvmm::view

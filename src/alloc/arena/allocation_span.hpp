@@ -14,7 +14,8 @@ struct Gap {
   Range* hole;
   Stretch missing;  // in units
 
-  // Chunks laid from that end may exceed what is missing.
+  // Whether chunks are laid from the end of the missing part downwards, rather than upwards from
+  // its beginning. They may reach beyond it into the rest of the hole.
   bool is_at_the_back() const { return missing.offset != hole->begin(); }
 };
 
@@ -63,8 +64,8 @@ class AllocationSpanSearch {
     Size size;
     StreamId stream;
     Effort effort;
-    // Bytes that are at hand or could be moved, including those in the span itself, which must stay
-    // there. Spans for which the rest suffices are preferred. `unlimited` if there is more.
+    // Bytes in hand or movable. They include those in the span itself, which must stay there; spans
+    // for which the rest suffices are preferred. `unlimited` unless memory is scarce.
     Size spare = unlimited;
     ResidencyFilter reach = ResidencyFilter::Near;
     Use use = Use::Now;

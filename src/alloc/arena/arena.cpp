@@ -14,7 +14,7 @@ using arena::StreamCache;
 
 namespace {
 
-// Chunks to break up larger ones with, in one batch.
+// How many spare chunks one batch uses to break up larger chunks.
 constexpr std::size_t most_spares = 256;
 
 ArenaSettings complete(ArenaSettings settings) {
@@ -198,7 +198,7 @@ Result<Block*> Arena::search_further(Size size, StreamId stream, MemoryPressure&
     wanted.places = state_.spread.count(size);
     wanted.in_stripes = state_.is_striped(size);
   }
-  // Not from the last memory, which others may need.
+  // When memory is scarce, makes no extra places: others may need it.
   if (wanted.places != 1 && wanted.place_bytes() > state_.supply().room / 4) wanted.places = 1;
   return builder_.build(wanted);
 }
@@ -251,8 +251,8 @@ Size Arena::could_share(Size wanted) {
   return state_.could_gain(state_.in_granules(wanted)) * state_.layout.unit();
 }
 
-// From the store, which may call back, so not under the lock. A new one may take the memory of
-// free chunks of other sizes.
+// Called without the lock, because the store may call back. To create a chunk, the store may
+// release free chunks of other sizes.
 std::vector<ChunkRef> Arena::spare_chunks(bool may_create) {
   const ChunkKind kind{state_.layout.unit(), state_.here, state_.settings.exportable};
   std::vector<ChunkRef> spares;
@@ -270,7 +270,7 @@ std::vector<ChunkRef> Arena::spare_chunks(bool may_create) {
   return spares;
 }
 
-// Free chunks of the arena, of any size, as memory for spare ones. The request that all this is for
+// Releases free chunks of any size, to make memory for spare ones. The request that all this is for
 // takes them from the store again.
 void Arena::release_for_spares() {
   const Size enough = most_spares * state_.layout.unit();

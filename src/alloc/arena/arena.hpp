@@ -73,7 +73,7 @@ class Arena final : private ReclaimClient {
   // The same, until `wanted` bytes are given or none are left.
   Size release(Size wanted);
 
-  // How many of so many bytes share() could yield. Changes nothing. May be too many.
+  // Estimates how many of `wanted` bytes share() could yield, perhaps too high. Moves nothing.
   Size could_share(Size wanted);
   // Moves live memory until `wanted` bytes of chunks have gone to the store, or no more can. The
   // caller guarantees that no work uses the memory meanwhile. Returns how many.

@@ -28,7 +28,8 @@ class ArenaEviction final : public EvictionSource {
   std::vector<Size> offsets_of(const EvictedChunk& one) const;
 
   arena::ArenaState& state_;
-  // During an eviction: where else the chunk that was mapped at an offset was mapped.
+  // During an eviction: for the listed offset of each chunk that several granules share, its other
+  // offsets.
   std::unordered_map<Size, std::vector<Size>> also_at_;
 };
 

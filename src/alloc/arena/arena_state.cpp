@@ -232,7 +232,7 @@ Size ArenaState::could_gain(Size granules) {
   if (is_known) return shortfall->could_gain;
   ++estimates;
   const Sharing::Estimate could = sharing().could_gain(granules);
-  // What stays may be free to move later, without a change here.
+  // Memory that has to stay now may become movable later, without a change here.
   if (could.granules < granules && !could.some_stay) {
     shortfall = {granules, could.granules, changes};
   }

@@ -24,9 +24,8 @@ namespace cuvmm::arena {
 
 class Sharing;
 
-// What an arena's addresses are used for and what is mapped behind them, with the changes that
-// Arena, BlockBuilder and ArenaEviction are made of. Unless it says otherwise, a function is called
-// with the lock held.
+// The use and the backing of an arena's addresses, and the operations of which Arena, BlockBuilder
+// and ArenaEviction are composed. Call with the lock held, unless noted.
 struct ArenaState {
   ArenaState(ChunkStore& store, StreamOrder& order, const ArenaSettings& settings,
              Reservation addresses);
@@ -36,18 +35,19 @@ struct ArenaState {
   // Each stream cache has a lock of its own, which is taken before the arena's.
   StreamCache& cache_of(StreamId stream) { return caches[stream % cache_count]; }
   void flush(StreamCache& cache);  // under its lock and ours
-  // Without a lock held. The second flushes the caches that may hold memory that the stream can
-  // use. The others keep their blocks for the streams that freed them.
+  // Call without a lock held. flush_usable() flushes only the caches that may hold memory that the
+  // stream can use. The other caches keep their blocks for the streams that freed them.
   void flush_all();
   void flush_usable(StreamId stream);
   bool try_flush_all();  // waits for no lock; returns false if the arena's was taken
   void forget_cached();
   Size cached_bytes() const;
 
-  // What a block gets for so many bytes.
+  // The size of the block for a request of `asked` bytes.
   Size size_for(Size asked) const;
-  // A block from the free ranges, or nullptr: from those that belong to the stream or to anyone, or
-  // from those whose pending work the stream is known to run after.
+  // A block from the free ranges, or nullptr. take_own() uses ranges that belong to the stream or
+  // to anyone; take_ordered() uses ranges whose pending work is known to precede the stream's next
+  // work.
   Block* take_own(Size size, StreamId stream, Patience patience, ResidencyFilter reach);
   Block* take_ordered(Size size, StreamId stream, Patience patience, ResidencyFilter reach);
   void give_back(Block& block, const FreeTicket& ticket);
@@ -76,12 +76,12 @@ struct ArenaState {
   // Releases free spilled memory once the device has room for as much. Before that it would soon be
   // needed again, and unmapping it is expensive.
   void release_spilled();
-  void mend();  // repairs what the driver has refused, if it allows it by now
+  void mend();  // retries what the driver has refused
   // Call before memory goes to others: finds all that is free by now.
   void find_free_for_others();
 
   Sharing sharing();
-  // How many of so many granules could be gained by sharing chunks. May be too many.
+  // Estimates how many of `granules` sharing chunks could gain, perhaps too high.
   Size could_gain(Size granules);
   // Returns how many chunks have become wholly free.
   Size end_unused_sharing();
@@ -129,15 +129,15 @@ struct ArenaState {
 
   std::vector<Torn> torn;
   std::uint64_t given_back = 0;  // blocks, so far
-  // So many blocks had been given back at the last look for shared chunks without use.
+  // The value of given_back at the last search for shared chunks without use.
   static constexpr std::uint64_t no_look = ~std::uint64_t{0};
   std::uint64_t looked_after = no_look;
   bool is_away = false;  // during an eviction: some of the mapped tiles have no chunks
   bool has_ended = false;
   std::uint64_t moved_chunks = 0;
   Size moved_bytes = 0;
-  // The last estimate of what could be gained by sharing chunks that was too little. It holds until
-  // the free ranges or the access change, since nothing else makes room for live memory.
+  // The last estimate by could_gain() that fell short. It holds until the free ranges or the access
+  // change, since nothing else makes room for live memory.
   struct Shortfall {
     Size wanted;  // in granules
     Size could_gain;
@@ -149,7 +149,7 @@ struct ArenaState {
   Size compacted_bytes = 0;
 
   std::atomic<std::uint64_t> created{0};  // chunks that the store had to create
-  // Amounts that mapping and layout know too, readable without the lock.
+  // Copies of amounts in `mapping` and `layout`, readable without the lock.
   std::atomic<Size> mapped{0};
   std::atomic<Size> far_mapped{0};
   std::atomic<Size> far_free{0};

@@ -15,7 +15,7 @@ Result<Block*> ArenaState::lay_in_stripes(const Stripes& stripes, Range& hole,
     plan.map(mapping, all.offset + i * unit, chunks[parts[i].chunk], access);
   }
   if (const Result<void> done = plan.commit(); !done.ok()) {
-    // What the driver refuses to unmap again.
+    // Marks the chunks that the driver refused to unmap again.
     for (Size at = all.end(); at > all.offset;) {
       at -= unit;
       if (mapping.find(at) != nullptr) {

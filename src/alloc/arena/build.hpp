@@ -17,7 +17,7 @@ struct Build {
   Size size;
   StreamId stream;
   MemoryPressure& pressure;
-  // The place to make is for this many such blocks, of which this is one.
+  // How many blocks of this size to make a place for, including this one.
   Size places = 1;
   bool in_stripes = false;  // how to lay several; then none of the chunks is larger than the unit
 
@@ -31,7 +31,7 @@ struct Build {
   int compactions = 0;  // so far
   Error refusal;
 
-  // What was missing at the last attempt; empty if it found no addresses.
+  // The gaps that lacked memory at the last attempt; empty if it found no addresses.
   std::vector<GapFill::Lack> lacks;
 
   Size place_bytes() const { return size * places; }

@@ -10,7 +10,7 @@ namespace cuvmm::arena {
 // that fit no gap, or spilled ones. Called without the arena's lock.
 class ChunkSupply {
  public:
-  // `arena` is not asked for chunks that a build takes from the store.
+  // `arena`: the reclaim client that the store skips when a build takes chunks from it.
   ChunkSupply(ArenaState& state, ReclaimClient& arena) : state_(state), arena_(arena) {}
 
   // Takes what is lacking, or as much as there is.

@@ -31,7 +31,7 @@ class GapFill {
     return std::nullopt;
   }
 
-  // What is still missing, gap by gap.
+  // The gaps that still lack memory.
   struct Lack {
     Size need;
     Size room;

@@ -9,7 +9,7 @@
 namespace cuvmm::arena {
 namespace {
 
-// What is in a chunk, as seen at its addresses.
+// The contents of a chunk, as seen at its addresses.
 struct Seen {
   std::vector<GranuleSurvey::Granule> granules;
   bool stays = false;

@@ -30,8 +30,8 @@ struct GranuleSurvey {
     SharingPlan::Index window = SharingPlan::whole;
   };
 
-  // `chunks` and `granules` have the same numbers in the plan. Granules of large chunks, and in an
-  // estimate of all, are left out if nothing is live in them.
+  // Indexed as in the plan. Omits granules in which nothing is live: those of large chunks, and in
+  // an estimate those of all chunks.
   std::vector<Chunk> chunks;
   std::vector<Granule> granules;
   SharingPlan plan;

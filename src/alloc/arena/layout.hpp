@@ -10,10 +10,10 @@
 
 namespace cuvmm::arena {
 
-// What lies where in an arena: tiles from its first byte to its last. The layout makes no driver
-// calls; callers that map and unmap report it here. Neighbours of the same kind form one tile,
-// except for blocks, and for free ranges that belong to different streams or differ in residency.
-// Not synchronised.
+// The division of an arena's addresses into tiles, from the first byte to the last. The layout
+// makes no driver calls; callers that map and unmap report it here. Neighbours of the same kind
+// form one tile, except for blocks, and for free ranges that belong to different streams or differ
+// in residency. Not synchronised.
 class Layout {
  public:
   // `unit` is the size of the smallest chunk: holes begin and end at its multiples.

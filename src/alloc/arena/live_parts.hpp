@@ -44,7 +44,7 @@ class LiveParts {
   void add(const LiveParts& other) {
     for (std::size_t i = 0; i < words_.size(); ++i) words_[i] |= other.words_[i];
   }
-  // What add() added, if nothing of it was there before.
+  // Undoes add(other), which must not have overlapped what was there before.
   void take(const LiveParts& other) {
     for (std::size_t i = 0; i < words_.size(); ++i) words_[i] &= ~other.words_[i];
   }

@@ -18,9 +18,9 @@ class Rearrangement {
   Rearrangement(Layout& layout, Mapping& mapping, const AccessSet& access, int device)
       : layout_(layout), mapping_(mapping), access_(access), device_(device) {}
 
-  // Chunks that arrive are for a block that the caller carves from them next. They join their
-  // neighbours only after that (Layout::join_beside): otherwise the rest of them would join memory
-  // that other streams have pending.
+  // Call if the caller carves a block from the arriving chunks next. They join their neighbours
+  // only after that (Layout::join_beside): otherwise the rest of them would join memory that other
+  // streams have pending.
   void is_for_a_block() { is_for_a_block_ = true; }
 
   // Brings in a chunk that is not mapped in the arena.

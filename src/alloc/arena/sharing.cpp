@@ -34,7 +34,8 @@ Sharing::Estimate Sharing::could_gain(Size granules) const {
                                             .as_if_small = true});
   Size gained = survey.free_granules;
   if (gained >= granules) return {gained, survey.some_stay};
-  // As Arena::share() goes on: what has moved leaves new room, and to consolidate takes longest.
+  // Proceeds like Arena::share(): each round of moves leaves new room, and consolidating takes
+  // longest, so it comes last.
   for (Consolidations consolidations;;) {
     const Size more = survey.plan.empty({.gain = granules - gained});
     gained += more;
@@ -76,7 +77,7 @@ Result<Sharing::Gained> Sharing::gain(Size granules, Aim aim, const std::vector<
   return gained;
 }
 
-// What is vacant in a chunk can be written at any of the addresses where it is mapped.
+// The vacant bytes of a chunk can be written at any of the addresses where it is mapped.
 Result<void> Sharing::copy_all(const GranuleSurvey& survey, const CopyBy& by) {
   const Driver& driver = at_.mapping.driver();
   std::vector<ChunkRef> fresh;
@@ -165,7 +166,7 @@ void Sharing::follow(GranuleSurvey& survey) {
   }
 }
 
-// What the granule had of its old chunk belongs to another one there.
+// Gives the granule's bytes of its old chunk to another granule that still shares that chunk.
 void Sharing::leave_to_others(const GranuleSurvey::Granule& granule, GranuleSurvey::Chunk& from,
                               TileChanges& changes) {
   const GranuleSurvey::Place& place = granule.place;
@@ -187,7 +188,7 @@ void Sharing::follow_move(const GranuleSurvey::Granule& granule, GranuleSurvey::
                 .address = at_.layout.address_of(place.offset) + piece.offset, .size = piece.size,
                 .other = to.chunk->handle());
   });
-  // The first granule of a spare chunk has all that is free in it.
+  // The first granule to use a spare chunk owns all its free bytes.
   const bool is_first = to.mapped_at.empty();
   changes.turn(place.first, {place.offset, unit}, is_first ? TileKind::Shadow : TileKind::Free,
                is_first ? TileKind::Free : TileKind::Shadow);

@@ -29,11 +29,11 @@ class Consolidations {
 
 // Several granules of an arena's addresses with one chunk behind them. Every byte of the chunk
 // belongs to exactly one of them: there it is part of a block or a free range. At the others it is
-// part of a shadow. So memory that shares its chunk is allocated and freed as any other.
+// part of a shadow. So memory that shares its chunk is allocated and freed like any other.
 //
-// Made by copying: what is live behind a granule goes to the same offsets of a chunk where nothing
-// is live, and that chunk is mapped behind the granule. The caller guarantees that no work uses the
-// memory meanwhile.
+// Sharing begins with a copy: the live bytes behind a granule go to the same offsets of a chunk in
+// which nothing is live there, and that chunk is mapped behind the granule. The caller guarantees
+// that no work uses the memory meanwhile.
 class Sharing {
  public:
   struct Place {
@@ -47,7 +47,7 @@ class Sharing {
   };
   explicit Sharing(const Place& place) : at_(place) {}
 
-  // How many of so many granules of memory could be gained, which may be too many. Changes nothing.
+  // Estimates how many of `granules` could be gained, perhaps too high. Changes nothing.
   struct Estimate {
     Size granules;
     bool some_stay;  // for now: what is in use, pinned, shared with others, or away
@@ -84,8 +84,8 @@ class Sharing {
   void hide_torn();
 
  private:
-  // Calls `visit(Place, chunk)` for all that lose their chunk: granules of addresses, or those of a
-  // large chunk together.
+  // Calls `visit(Place, chunk)` for each place that loses its chunk: a granule of addresses, or all
+  // granules of a large chunk at once.
   template <class Visit>
   static void for_each_leaving(const GranuleSurvey& survey, Visit visit) {
     for (const SharingPlan::Index chunk : survey.plan.emptied()) {

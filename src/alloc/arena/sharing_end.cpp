@@ -113,7 +113,7 @@ std::size_t Sharing::give_up(const std::vector<GranuleSurvey::Place>& unused,
   return gone;
 }
 
-// What belongs to the one place of the chunk belongs to the other from now on, and is free.
+// Hands the bytes that belong to one place of the chunk over to the other, where they are free.
 void Sharing::give_bytes(const GranuleSurvey::Place& from, const GranuleSurvey::Place& to,
                          const ChunkRef& chunk, TileChanges& changes) {
   const Residency lies = residency(chunk->location(), at_.where.id());
@@ -130,8 +130,8 @@ void Sharing::give_bytes(const GranuleSurvey::Place& from, const GranuleSurvey::
   }
 }
 
-// After a change that the driver refused, and whose undo it refused too: what has lost its old
-// chunk goes on to the new one, which has the contents.
+// For a change whose undo the driver refused too: granules that have lost their old chunk continue
+// with the new one, which has the contents.
 void Sharing::follow_torn(GranuleSurvey& survey) {
   const Size unit = at_.layout.unit();
   std::vector<Torn> torn;

@@ -225,8 +225,8 @@ SharingPlan::Index SharingPlan::take_spare() {
   return none;
 }
 
-// The one that is the fullest in the granule's window, so that others can be emptied. It is never
-// the granule's own, which overlaps it.
+// Finds the chunk that is fullest in the granule's window, so that emptier ones can be emptied. It
+// is never the granule's own, which overlaps it.
 SharingPlan::Index SharingPlan::find_goal(const Granule& granule) {
   std::size_t most = looks_a_granule;
   if (granule.window != whole) {

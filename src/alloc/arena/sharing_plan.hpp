@@ -10,13 +10,13 @@
 
 namespace cuvmm::arena {
 
-// Finds chunks that can be emptied, because what is live behind each of their granules of addresses
-// fits at the same offsets into other chunks, where nothing is live. Knows nothing of tiles or the
-// driver.
+// Finds chunks that can be emptied, because the live bytes behind each of their granules of
+// addresses fit at the same offsets into vacant parts of other chunks. Knows nothing of tiles or
+// the driver.
 //
-// A chunk is behind one granule of addresses, or several that share it; a large one is behind
-// several, one after another, and none of them shares it. Live bytes only go to chunks of one
-// granule.
+// A chunk of one granule backs one granule of addresses, or several that share it. A large chunk
+// backs several consecutive granules, and none of them shares it. Live bytes only go to chunks of
+// one granule.
 //
 // Call empty() or consolidate() once, then settle() before calling either again.
 class SharingPlan {
@@ -28,10 +28,10 @@ class SharingPlan {
 
   // A chunk of that many granules' memory.
   Index add_chunk(Size granules);
-  // Chunks that are cut alike, into such windows. Returns the windows' numbers.
+  // Adds a layout: the windows into which some chunks are cut. Returns the windows' numbers.
   std::vector<Index> add_layout(const std::vector<LiveParts>& windows);
   static constexpr Index whole = 0;  // the window that is all of a chunk
-  // A granule of addresses with this chunk behind it, of which it has that window.
+  // Adds a granule of addresses that is backed by that window of the chunk.
   Index add_granule(Index chunk, const LiveParts& live, Index window = whole);
   // A chunk of one granule that nothing uses. Only chunks that are larger are emptied into it.
   Index add_spare();
@@ -42,14 +42,15 @@ class SharingPlan {
   };
   // Empties chunks until `gain` granules of memory are gained: small chunks first, and of those the
   // ones with the least in them. Breaks a large chunk up with spares even where that alone gains
-  // nothing, because what is live in others then fits beside. Returns how many are gained.
+  // nothing, because the spares then have room for live bytes of other chunks. Returns how many are
+  // gained.
   Size empty(const Bounds& bounds);
   // Whether more spares might have gained more.
   bool lacks_spares() const { return lacks_spares_; }
   // Moves granules from shared chunks to fuller ones, so that others fit where they were. Gains
   // nothing by itself. At least one granule of each chunk stays. Returns how many move.
   std::size_t consolidate(std::size_t most_moves = std::numeric_limits<std::size_t>::max());
-  // What has been planned so far is done.
+  // Treats everything that was planned so far as done.
   void settle();
 
   const std::vector<Index>& emptied() const { return emptied_; }
@@ -79,9 +80,9 @@ class SharingPlan {
     Index next = none;  // of the same chunk
   };
 
-  // Chunks of one granule with the same parts of a window live, which is a window of their layout
-  // or the whole. May list chunks that have left it. Many chunks look alike, so that few groups
-  // need to be looked at.
+  // The chunks of one granule in which the same parts of a window are live. The window is one of
+  // their layout's, or the whole chunk. May list chunks that have left the group. Many chunks look
+  // alike, so a search examines few groups.
   struct Group {
     LiveParts live;
     Index window;

@@ -28,14 +28,15 @@ class Spread {
     if (size != last_ || run_ < least_run || size < smallest) return 1;
     return std::clamp(most_bytes / size, Size{1}, most);
   }
-  // Whether to leave the last of several places side by side for the next block but one, so that
-  // what is freed at regular intervals does not always have the same place among its neighbours.
+  // Whether to leave the last of several places side by side for the block after next. Otherwise
+  // blocks that are freed at regular intervals would always have the same place among their
+  // neighbours.
   bool leaves_last(Size size) {
     if (is_settled_) return false;
     leaves_ = leaves_ || (count(size) > 1 && pick(4) == 0);
     return leaves_;
   }
-  // The next block takes what there is.
+  // The next block takes any free place.
   void settle() { is_settled_ = true; }
   // One of so many places.
   Size pick(Size places) {

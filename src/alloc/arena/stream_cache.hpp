@@ -32,7 +32,7 @@ class alignas(64) StreamCache {
   bool put(Block& block, std::uint64_t tick, const Bounds& bounds);
 
   bool is_empty() const { return count_ == 0; }
-  // If all blocks are of one stream: a free that is no later than any of theirs.
+  // If all blocks belong to one stream: a ticket that is no later than any of their frees.
   std::optional<FreeTicket> oldest() const {
     return is_of_one_stream_ ? std::optional{oldest_} : std::nullopt;
   }

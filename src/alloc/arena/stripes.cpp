@@ -19,8 +19,8 @@ Size Stripes::blocks_a_stripe(Size block, Size unit, Size chunks) {
   const Size fewest = (in_chunk + most_stripes - 1) / most_stripes;
   constexpr Size no_memory_has_more = 32;  // patterns, in powers of two
   const Size most = std::min(in_chunk / fewest_stripes, no_memory_has_more);
-  // If each block is live or free, another block doubles the patterns, but more of them leave room
-  // for a given one.
+  // Each block is live or free, so one more block per stripe doubles the patterns, but also adds
+  // patterns that leave room for a given one.
   const auto suffice = [&](Size blocks) { return chunks >= (Size{256} << blocks) / blocks; };
   Size blocks = fewest;
   while (blocks < most && suffice(blocks + 1)) ++blocks;

@@ -18,7 +18,8 @@ class Stripes {
   // granule of addresses.
   static bool are_for(Size block, Size unit);
   // For a device with memory for `chunks` chunks. Short stripes have fewer patterns, but each needs
-  // a mapping of its own, so they are as long as lets many chunks have the same pattern.
+  // a mapping of its own. So stripes are as long as possible while many chunks still have the same
+  // pattern.
   static Size blocks_a_stripe(Size block, Size unit, Size chunks);
   static Stripes of(Size block, Size unit, Size blocks_a_stripe);
 
@@ -35,7 +36,7 @@ class Stripes {
     return other;
   }
 
-  // What one granule of addresses has of its chunk; the other granules have the rest.
+  // The part of a chunk that belongs to one granule of addresses. The other granules have the rest.
   struct Part {
     Size chunk;
     Stretch where;  // in the chunk, and in the granule

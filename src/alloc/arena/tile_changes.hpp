@@ -8,8 +8,8 @@
 
 namespace cuvmm::arena {
 
-// Turns parts of tiles into tiles of another kind. Until join(), no tile ends: pointers to tiles
-// stay valid, and only begin at or before where they were.
+// Turns parts of tiles into tiles of another kind. Until join(), no tile is destroyed: pointers to
+// tiles stay valid, and a tile's beginning never moves up.
 class TileChanges {
  public:
   explicit TileChanges(Layout& layout) : layout_(layout) {}
@@ -17,7 +17,8 @@ class TileChanges {
   TileChanges(const TileChanges&) = delete;
   TileChanges& operator=(const TileChanges&) = delete;
 
-  // What is of kind `from` within `where` becomes `to`. `near` is a tile at or before that.
+  // Turns everything of kind `from` within `where` into `to`. `near` is a tile at or before
+  // `where`.
   void turn(Tile* near, const Stretch& where, TileKind from, TileKind to,
             Residency residency = Residency::Near) {
     Tile* tile = layout_.tile_at(where.offset, near);

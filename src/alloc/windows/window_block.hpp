@@ -30,8 +30,8 @@ struct WindowBlock : Allocation {
     Released,  // freed while being copied
     Leaving,   // freed and to be unmapped, but the driver has refused so far
   };
-  // What lies behind the addresses of its piece. Other than Usable only if the driver refused both
-  // a change and its undo.
+  // How its piece's addresses are mapped. Other than Usable only if the driver refused both a
+  // change and its undo.
   enum class Behind : std::uint8_t { Nothing, Mapped, Usable };
 
   // The block's own chunks, for its whole granules, in order.

@@ -318,7 +318,8 @@ bool WindowCompactor::end_emptying(const Source& source) {
   return false;
 }
 
-// Ends batches whose copies outlasted their time limit. What they wrote is out of date by now.
+// Ends batches whose copies outlasted their time limit. The bytes that they wrote are out of date
+// by now.
 void WindowCompactor::settle_batches() {
   if (unfinished_.empty()) return;
   const RelaxedCapture relaxed{table_.driver};

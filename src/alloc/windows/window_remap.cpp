@@ -20,7 +20,7 @@ void WindowRemap::add_own(WindowBlock& block, std::size_t index, CUdeviceptr add
 Backing WindowRemap::backing(const Slot& slot) const {
   if (slot.index != its_piece) {
     const ChunkRef& chunk = slot.block->whole->chunks[slot.index];
-    // One that stays may lack its access after a refused undo, so that is set again.
+    // A chunk that stays may lack its access after a refused undo, so the access is set again.
     return {chunk, chunk == slot.after ? AccessSet::none() : table_.maps.access()};
   }
   if (slot.block->piece_behind == Behind::Nothing) return {};
@@ -29,7 +29,7 @@ Backing WindowRemap::backing(const Slot& slot) const {
 }
 
 Result<void> WindowRemap::commit() {
-  // What gets memory forms runs.
+  // Slots that get memory must follow one another, to form runs.
   std::sort(slots_.begin(), slots_.end(), [](const Slot& a, const Slot& b) {
     return std::pair(bool{a.after}, a.address) < std::pair(bool{b.after}, b.address);
   });

@@ -8,7 +8,7 @@
 
 namespace cuvmm {
 
-// Changes what backs windows, and records it in their blocks. Under the lock of the table.
+// Changes the backing of windows, and records it in their blocks. Call under the lock of the table.
 class WindowRemap final : private BackingLedger {
  public:
   explicit WindowRemap(WindowTable& table) : table_(table) {}

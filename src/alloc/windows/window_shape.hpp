@@ -42,7 +42,7 @@ struct Format {
   friend constexpr bool operator==(const Format&, const Format&) = default;
 };
 
-// What a block of a given size consists of: whole granules, and a piece of one that it shares.
+// The parts of a block of a given size: whole granules, and a piece of one that it shares.
 struct Shape {
   Size granted = 0;
   Size granule = 0;

@@ -16,9 +16,9 @@ namespace cuvmm {
 
 struct WindowRequest;
 
-// The windows of one context: every block, live or freed, what lies behind it, and the counts of
-// it all. Windows, WindowCompactor, WindowTransfer and WindowEviction change it under its lock,
-// which guards all of it and all members of theirs that are not constant.
+// The windows of one context: every block, live or freed, with its backing, and the totals.
+// Windows, WindowCompactor, WindowTransfer and WindowEviction change it under its lock, which also
+// guards their own members that are not constant.
 struct WindowTable {
   WindowTable(const Driver& driver, StreamOrder& order, const WindowSettings& settings);
   WindowTable(const WindowTable&) = delete;

@@ -105,8 +105,8 @@ Size WindowTransfer::deferred_bytes(const WindowBlock& block) const {
 }
 
 // Maps other chunks behind the block's first bytes, instead of its first `count` chunks; both end
-// at the same offset. After an Error the old chunks are there, unless the driver refuses that too,
-// or `if_refused` says so: then these bytes have no memory until back() tries again.
+// at the same offset. After an Error the old chunks are mapped again. But if the driver refuses
+// that too, or if `if_refused` is Nothing, these bytes have no memory until back() succeeds.
 Result<void> WindowTransfer::exchange_front(WindowBlock& block, std::size_t count,
                                             const std::vector<ChunkRef>& after,
                                             IfRefused if_refused) {
@@ -124,7 +124,7 @@ Result<void> WindowTransfer::exchange_front(WindowBlock& block, std::size_t coun
   const CUdeviceptr begin = block.address() + whole.deferred_bytes;
   add(begin + sum_of(before) - sum_of(after), after, true);
   add(begin, before, false);
-  // An entry for each, old and new, of which those that are not mapped are empty.
+  // One entry for each chunk, old and new. The entries of chunks that are not mapped are empty.
   whole.chunks.insert(whole.chunks.begin(), after.size(), ChunkRef{});
   const Result<void> done = remap.commit();
   if (!done.ok() && (remap.is_torn() || if_refused == IfRefused::Nothing)) remap.unmap_all();

@@ -13,7 +13,7 @@ namespace cuvmm {
 // there without being copied. Takes the table's lock itself.
 class WindowTransfer {
  public:
-  // `windows` are not asked for chunks that the transfer takes from the store.
+  // `windows`: the reclaim client that the store skips when the transfer takes chunks from it.
   WindowTransfer(WindowTable& table, WindowCompactor& compactor, ChunkStore& store,
                  const WindowSettings& settings, ReclaimClient& windows)
       : table_(table),
@@ -22,8 +22,8 @@ class WindowTransfer {
         settings_(settings),
         windows_(windows) {}
 
-  // What could be put behind `to` instead of copying the first bytes of `from`: the chunks that lie
-  // wholly within them.
+  // The chunks that could be mapped behind `to` instead of copying the first `bytes` bytes of
+  // `from`: those that lie wholly within these bytes.
   struct Movable {
     Size bytes = 0;
     std::size_t chunks = 0;
@@ -32,9 +32,10 @@ class WindowTransfer {
     friend bool operator==(const Movable&, const Movable&) = default;
   };
   Movable movable(const WindowBlock& from, const WindowBlock& to, Size bytes) const;
-  // Does that, and ends `from`, which the program must have released. `copy_rest` copies everything
-  // beyond the given number of bytes, and waits for the copy. After an Error both blocks are as
-  // they were, except for what deferred_bytes() reports for `to`. The context must be quiescent.
+  // Maps those chunks behind `to`, and ends `from`, which the program must have released.
+  // `copy_rest` copies everything beyond the given number of bytes, and waits for the copy. After
+  // an Error both blocks are as they were, except for what deferred_bytes() reports for `to`. The
+  // context must be quiescent.
   Result<Movable> transfer(WindowBlock& from, WindowBlock& to, Size bytes,
                            const std::function<Result<void>(Size)>& copy_rest);
   // Maps memory, with undefined contents, behind the bytes of a live block that have none yet.

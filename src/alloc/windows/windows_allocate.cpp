@@ -92,7 +92,8 @@ Result<void> Windows::take_missing(WindowRequest& request) {
     }
     request.add_whole(std::move(one).value());
   }
-  // Not available in one piece: take single granules, so that it is known what is missing.
+  // Not available in one piece: take single granules, so that the request knows how many are
+  // missing.
   while (request.missing_whole() != 0) {
     request.add_whole(TRY(store_.take(settings_.kind(table_.granule), this)));
   }

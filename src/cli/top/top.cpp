@@ -111,7 +111,7 @@ std::vector<std::string> picture_of(Processes& processes, const View& view) {
   return lines;
 }
 
-// A request that may mean other users' processes looks for them if it may.
+// A request that may refer to other users' processes searches everywhere if this user is root.
 TopReach reach_of(const TopRequest& request) {
   const bool is_wanted =
       request.all || !request.filter.container.empty() || !request.filter.processes.empty();

@@ -38,8 +38,8 @@ Captures::Origin origin_of_new(const Forward<call>& forward, CUstream stream) {
   return origin;
 }
 
-// Counts the capture before it begins, so that no other thread breaks it unknowingly, and marks
-// what was freed on the stream while that is still possible.
+// Counts the capture before it begins, so that no other thread breaks it unknowingly, and marks the
+// stream's pending frees while that is still possible.
 template <Call call>
 CUresult begin_capture(const Forward<call>& forward, CUstream stream, auto... arguments) {
   Captures& captures = forward.engine().captures();

@@ -21,7 +21,8 @@ void take_note(Engine& engine, const CUuuid& id) {
                    "from here on live memory stays where it is, and each free waits as natively",
                    text_of(id).data());
   }
-  // A thread that quiesces the program learns of this before it begins or after it is done.
+  // Inside the barrier, so that for a thread that quiesces the program, coverage ends either before
+  // it begins or after it is done.
   const CallBarrier::Pass pass{engine.calls()};
   settle_and_end_coverage(engine);
 }

@@ -44,7 +44,7 @@ CUresult end_event(const Forward<call>& forward, CUevent event) {
 // it; a mere query does not.
 enum class Asks : std::uint8_t { ToWait, Whether };
 
-// Synchronizing a context waits for events as well.
+// Nothing to add for a context: the driver's synchronization of a context waits for events as well.
 struct NoOperations {
   NoOperations(const StreamClock& /*clock*/, CUcontext /*context*/) {}
   static bool are_done() { return true; }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The third door: the results of cuGetProcAddress. The real one is called first; if it returns a
-// function that is exactly one of the rows, the program gets that row's door instead. The function
-// decides, not its name, so that a signature newer than the list is never mistaken: it gets an
-// entry that only jumps to it.
+// Replaces the results of cuGetProcAddress. The real one is called first; if it returns a function
+// that is exactly one of the rows, the program gets that row's door instead. Rows are matched by
+// address, not by name, so that a signature newer than the list is never mistaken for an older one:
+// the program then gets an entry that only jumps to the function.
 #include "hook/door_of.hpp"
 #include "hook/unlisted.hpp"
 

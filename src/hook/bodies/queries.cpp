@@ -16,7 +16,8 @@ std::optional<AllocationFacts> found(Engine& engine, CUdeviceptr address) {
   return serving != nullptr ? serving->memory.find(address) : std::nullopt;
 }
 
-// Asks the driver, while the memory is present: not during a pause, and with pending work settled.
+// Queries the driver while the memory is present: not during a pause, and with pending work
+// settled.
 template <Call call, class Ask>
 CUresult ask_when_there(const Forward<call>& forward, Effect effect, Ask&& ask) {
   const CallBarrier::Pass pass{forward.engine().calls(), call};
@@ -24,8 +25,9 @@ CUresult ask_when_there(const Forward<call>& forward, Effect effect, Ask&& ask) 
   return refused != CUDA_SUCCESS ? refused : ask();
 }
 
-// The program's own mappings are not there during a pause. `correct(const ProgramChunks&)` makes
-// the driver's answer one about the memory that the program asked for.
+// Queries the driver about the program's own mappings, which are absent during a pause.
+// `correct(const ProgramChunks&)` then adjusts the answer to describe the memory that the program
+// asked for.
 template <Call call, class Correct, class... Arguments>
 CUresult ask_about_native(const Forward<call>& forward, CUdeviceptr address, const Correct& correct,
                           Arguments... arguments) {
@@ -57,7 +59,7 @@ CUresult answer_as_unknown(unsigned count, const CUpointer_attribute* attributes
   return answer;
 }
 
-// The tokens' holder can let another device use the memory unseen.
+// Whoever holds the tokens can let another device use the memory unseen, so the memory is pinned.
 template <Call call, class Ask>
 CUresult with_tokens(const Forward<call>& forward, CUdeviceptr address, Ask&& ask) {
   const CUresult answer = ask_when_there(forward, Effect::Exposes, ask);
@@ -84,8 +86,9 @@ void pin_all(Memory& memory, const Range& range, std::uint8_t why) {
   }
 }
 
-// From then on, others may use the memory by its physical location, so spilled chunks of the
-// program's are brought in. Until it is pinned, its backing must not be exchanged.
+// For calls that let others use the memory by its physical location. Brings in the program's
+// spilled chunks first. The backing must not be exchanged between the call and the pin, hence the
+// gate.
 template <Call call, class Ask>
 CUresult hand_out(const Forward<call>& forward, const Range& range, std::uint8_t why, Ask&& ask) {
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
@@ -132,7 +135,7 @@ CUVMM_HOOK(cuMemGetAddressRange_v2, CUdeviceptr* start, size_t* size, CUdevicept
   const CallBarrier::Pass question{forward.engine().questions()};
   const auto held = found(forward.engine(), address);
   if (!held) {
-    // The driver does not say where memory of the host begins.
+    // The driver does not report where memory on the host begins.
     const auto correct = [&](const ProgramChunks& chunks) {
       const auto begins = chunks.begin_of_far(address);
       if (begins && start != nullptr) *start = *begins;
@@ -244,7 +247,8 @@ CUVMM_HOOK(cuMemGetHandleForAddressRange, void* handle, CUdeviceptr address, siz
                   [&] { return forward.announced(handle, address, size, type, flags); });
 }
 
-// The object keeps the backing, and other devices reach it through the object.
+// The multicast object keeps a reference to the backing, and other devices reach the backing
+// through it.
 CUVMM_HOOK(cuMulticastBindAddr, CUmemGenericAllocationHandle object, size_t offset,
            CUdeviceptr address, size_t size, unsigned long long flags) {
   const Serving* const serving = forward.engine().serving();

@@ -2,9 +2,9 @@
 // The program's own virtual memory. The driver serves it; cuvmm records its chunks and mappings
 // (alloc/program_chunks.hpp).
 //
-// In addresses that cuvmm has reserved, the program has no mapping, and natively there would be
-// other memory or none, so the answer is INVALID_VALUE (measured for cuMemAlloc memory). The driver
-// would change what backs cuvmm's memory.
+// A call that names addresses reserved by cuvmm returns INVALID_VALUE: the program has no mapping
+// there, and natively they would hold other memory or none (measured for cuMemAlloc memory). If the
+// call were forwarded, the driver would change the backing of cuvmm's memory.
 #include <vector>
 
 #include "hook/bring_in.hpp"
@@ -15,21 +15,21 @@ namespace {
 
 using Handle = CUmemGenericAllocationHandle;
 
-// The books of the program's chunks; nullptr if there are none.
+// The record of the program's chunks; nullptr if cuvmm does not serve memory.
 template <Call call>
 ProgramChunks* chunks_of(const Forward<call>& forward) {
   Serving* serving = forward.engine().serving();
   return serving != nullptr ? &serving->program_chunks : nullptr;
 }
 
-// The driver's handle of what the program calls `name`.
+// The driver's handle for the chunk or object that the program knows as `name`.
 template <Call call>
 Handle handle_of(const Forward<call>& forward, Handle name) {
   const ProgramChunks* const chunks = chunks_of(forward);
   return chunks != nullptr ? chunks->handle_of(name) : name;
 }
 
-// What bring_in() expects.
+// Selects one chunk, for bring_in().
 auto chunk_itself(Handle name) {
   return [name](const ProgramChunks& chunks) { return chunks.far(name); };
 }
@@ -64,8 +64,8 @@ CUVMM_HOOK(cuMemImportFromShareableHandle, Handle* chunk, void* shared,
   return answer;
 }
 
-// Refuses a type that the program has not asked for: the driver would not, if cuvmm has made the
-// chunk exportable.
+// Refuses a handle type that the program did not request on creation. The driver would accept it if
+// cuvmm has made the chunk exportable.
 CUVMM_HOOK(cuMemExportToShareableHandle, void* shared, Handle chunk, CUmemAllocationHandleType type,
            unsigned long long flags) {
   ProgramChunks* const chunks = chunks_of(forward);
@@ -85,8 +85,8 @@ CUVMM_HOOK(cuMemExportToShareableHandle, void* shared, Handle chunk, CUmemAlloca
   return answer;
 }
 
-// For memory of ours it refuses, as the driver does for its own memory, so that libraries take the
-// same path.
+// Refuses memory of ours, as the driver refuses its own, so that libraries take the same path as
+// natively.
 CUVMM_HOOK(cuMemRetainAllocationHandle, Handle* chunk, void* pointer) {
   ProgramChunks* const chunks = chunks_of(forward);
   if (chunks == nullptr) return forward(chunk, pointer);
@@ -146,7 +146,8 @@ CUVMM_HOOK(cuMemAddressFree, CUdeviceptr address, size_t size) {
   return outside_ours(forward, address, size, address, size);
 }
 
-// Tiles of an array keep the chunk, and nothing tells where they lie in it.
+// Pins the chunks: array tiles keep references to them, and cuvmm cannot tell where in a chunk a
+// tile lies.
 CUVMM_HOOK(cuMemMapArrayAsync, CUarrayMapInfo* tiles, unsigned count, CUstream stream) {
   ProgramChunks* const chunks = chunks_of(forward);
   if (chunks == nullptr || chunks->is_empty() || tiles == nullptr) {
@@ -176,8 +177,9 @@ CUVMM_HOOK(cuMemMapArrayAsync, CUarrayMapInfo* tiles, unsigned count, CUstream s
   return answer;
 }
 
-// The program may know a chunk by the number that the driver has given the object, if that chunk
-// has moved. Another object has another number, while the first ones exist.
+// The driver may give the new object a handle by which the program still knows a chunk that has
+// moved. In that case, creates another object while the first still exists, which gets another
+// handle.
 CUVMM_HOOK(cuMulticastCreate, Handle* object, const CUmulticastObjectProp* properties) {
   CUresult answer = forward(object, properties);
   const ProgramChunks* const chunks = chunks_of(forward);
@@ -191,7 +193,7 @@ CUVMM_HOOK(cuMulticastCreate, Handle* object, const CUmulticastObjectProp* prope
   return answer;
 }
 
-// The program may have imported the object, and know it by a number that is not the driver's.
+// The program may have imported the object, and know it by a handle that is not the driver's.
 CUVMM_HOOK(cuMulticastAddDevice, Handle object, CUdevice device) {
   return forward(handle_of(forward, object), device);
 }
@@ -200,7 +202,8 @@ CUVMM_HOOK(cuMulticastUnbind, Handle object, CUdevice device, size_t offset, siz
   return forward(handle_of(forward, object), device, offset, size);
 }
 
-// The object keeps the chunk, and other devices reach it through the object.
+// The multicast object keeps a reference to the chunk, and other devices reach the chunk through
+// it.
 CUVMM_HOOK(cuMulticastBindMem, Handle object, size_t offset, Handle chunk, size_t chunk_offset,
            size_t size, unsigned long long flags) {
   ProgramChunks* const chunks = chunks_of(forward);
@@ -215,8 +218,8 @@ CUVMM_HOOK(cuMulticastBindMem, Handle object, size_t offset, Handle chunk, size_
   return answer;
 }
 
-// While the process is paused, the driver does not know the chunk. The properties are those that
-// the program asked for, wherever the chunk lies.
+// Waits for the end of a pause, during which the driver does not know the chunk. Returns the
+// properties that the program asked for, wherever the chunk lies.
 CUVMM_HOOK(cuMemGetAllocationPropertiesFromHandle, CUmemAllocationProp* properties, Handle chunk) {
   const CallBarrier::Pass pass{forward.engine().calls(),
                                Call::cuMemGetAllocationPropertiesFromHandle};

@@ -60,7 +60,7 @@ CUresult copy_ordered(const Forward<call>& forward, To to, From from, Size size,
       forward, to, from, size, stream);
 }
 
-// The call returns when the copy is done, or may do so; so it is made on the caller's thread.
+// The call may return only when the copy is done, so it is made on the caller's thread.
 template <Call call, class... Arguments>
 CUresult copy_waiting(const Forward<call>& forward, Size size, Arguments... arguments) {
   const DispatchMode mode = dispatch_mode(forward, nullptr);

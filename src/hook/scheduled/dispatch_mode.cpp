@@ -17,7 +17,7 @@ bool is_in_capture(Engine& engine, const StreamState& stream) {
   return answer != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-// Queued work cannot be using memory or code that is new to the program.
+// These calls only add memory or code, which no queued work can be using yet.
 bool only_adds(std::string_view name) {
   constexpr auto adding = std::to_array<std::string_view>(
       {"cuMemAlloc", "cuMemHostAlloc", "cuMemHostRegister", "cuModuleLoad", "cuLibraryLoad",
@@ -27,7 +27,7 @@ bool only_adds(std::string_view name) {
                      [&](std::string_view one) { return name.starts_with(one); });
 }
 
-// Neutral to memory, but queued work would run differently after them.
+// These calls do not touch memory, but queued work would run differently after them.
 bool changes_how_work_runs(std::string_view name) {
   constexpr auto changing = std::to_array<std::string_view>(
       {"cuFuncSet", "cuKernelSet", "cuStreamSetAttribute", "cuStreamCopyAttributes", "cuCtxSet",
@@ -74,7 +74,7 @@ void settle_for(Engine& engine, Call call) {
   const CallInfo& row = info(call);
   const bool could_tell =
       row.effect != Effect::Neutral ? !only_adds(row.name) : changes_how_work_runs(row.name);
-  // A free takes effect when it is called.
+  // A free takes effect for the program when it is called, so the answer must include queued frees.
   if (queued_frees.any() && tells_what_is_used(call)) parts.scheduler.settle_all();
   if (!could_tell) return;
   parts.scheduler.settle_all();

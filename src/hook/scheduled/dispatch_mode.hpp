@@ -6,7 +6,7 @@
 //   in turn   the call returns an answer that only the driver has, waits by nature, or names a
 //             stream that only this thread can name: it waits for its turn and runs on this thread
 //   directly  no client, a captured stream, or an unknown handle: the call runs on this thread,
-//             once everything that it comes after has been issued
+//             once everything ordered before it has been issued
 //
 // A CUVMM_SCHEDULE in this folder defines a row's mode. A row without one runs on its thread; if
 // its effect could interact with queued work, everything queued is issued first.
@@ -51,7 +51,7 @@ CUresult make_now(const Forward<call>& forward, Arguments... arguments) {
   }
 }
 
-// What a call's work belongs to, and which modes are open to it.
+// The client, stream and context of a call, and the modes that are open to it.
 struct DispatchMode {
   Scheduling::Parts* parts = nullptr;
   Client* client = nullptr;             // nullptr: directly
@@ -81,7 +81,8 @@ CUresult make_directly(const DispatchMode& mode, EventOfCall of_event, const For
                        Arguments... arguments) {
   if (mode.stream != nullptr) {
     mode.scheduler().settle_before_work_on(*mode.stream);
-    // A mark placed after this call by the legacy rule would wait for it.
+    // If a mark were recorded only after this call, the legacy rule could make it wait for the
+    // call's work.
     if (mode.stream->kind != StreamKind::NonBlocking) mode.scheduler().wait_for_marks();
   }
   if (of_event.use != EventUse::None) {

@@ -36,10 +36,9 @@ bool is_start_of_memory(Engine& engine, CUdeviceptr address) {
          begin == address && (context != nullptr || pool != nullptr);
 }
 
-// An allocation may be work of its stream, which waits for whatever still uses the memory. Work
-// that was queued earlier, and the mark behind that work, must come before it: they would wait as
-// well. The driver must also know of the frees and waits queued earlier, which make memory
-// available.
+// An allocation may make its stream wait for other users of the memory. Work that was queued
+// earlier, and the mark behind that work, must be issued first, or they would wait as well. The
+// driver must also have seen the frees and waits queued earlier, which make memory available.
 template <Call call>
 void settle_before_allocation(const Forward<call>& forward, CUstream stream) {
   const DispatchMode mode = dispatch_mode(forward, stream);

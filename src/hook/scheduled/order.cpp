@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events, waits and queries. Queued work is not done; the driver knows about issued work.
+// Events, waits and queries. Work that is still queued counts as not done; the driver knows whether
+// issued work is.
 #include "hook/scheduled/dispatch_mode.hpp"
 #include "hook/scheduled/memory_of_call.hpp"
 
@@ -10,7 +11,7 @@ Scheduling::Parts& parts_of(Engine& engine) {
   return *engine.scheduling().parts();
 }
 
-// From here on, the driver reports a sticky error itself.
+// After a sticky error, the driver reports it for every later call itself.
 CUresult or_else(Failures& failures, CUresult answer, CUresult failed_before) {
   if (is_sticky(answer)) failures.context_is_lost();
   return answer == CUDA_SUCCESS ? failed_before : answer;

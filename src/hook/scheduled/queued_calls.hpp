@@ -7,8 +7,8 @@
 
 namespace cuvmm::hook {
 
-// The number of calls of one kind that are queued and not yet made. Process-wide, whatever the
-// engine. A forked child may inherit a count of its parent's calls, and may then settle needlessly.
+// The number of calls of one kind that are queued and not yet made. Process-wide, not per engine. A
+// forked child may inherit a count of its parent's calls, and may then settle needlessly.
 class QueuedCalls {
  public:
   bool any() const { return count_.load(std::memory_order_acquire) != 0; }
@@ -34,7 +34,7 @@ class QueuedCalls {
   std::atomic<std::size_t> count_{0};
 };
 
-// While there are any, more memory counts as used than the program has yet to free.
+// While there are any, more memory counts as used than the program still holds.
 inline constinit QueuedCalls queued_frees;
 
 }  // namespace cuvmm::hook

@@ -11,10 +11,10 @@ namespace cuvmm::stacks {
 // The table of the running trace; nullptr if it has no stacks.
 StackTable* known_stacks();
 
-// The stack's number, after adding what is new of it to the trace.
+// Returns the stack's number. Adds the parts of it that are new to the trace.
 std::uint32_t number_in_trace(StackTable& table, std::span<const Frame> frames);
 
-// Call for all the time that a sample takes the program, including what is done later. Times in ns.
+// Counts time that a sample cost the program, at once or in the later callback. Times in ns.
 void sample_took(std::uint64_t began, std::uint64_t ended);
 
 }  // namespace cuvmm::stacks

@@ -15,12 +15,12 @@
 namespace cuvmm::stacks {
 namespace {
 
-constexpr std::uint32_t first_number = 1u << 24;  // above those of stacks
-constexpr std::uint32_t most_samples = 64;        // then compiled frames tell more
+constexpr std::uint32_t first_number = 1u << 24;  // above the numbers of stacks
+constexpr std::uint32_t most_samples = 64;  // for one callback; after that, native frames say more
 
-// Of the main thread alone.
+// Used by the main thread only.
 struct Late {
-  StackTable* table = nullptr;  // nullptr: nothing is asked for
+  StackTable* table = nullptr;  // nullptr: no callback is pending
   std::uint32_t number = first_number;
   std::uint32_t samples = 0;
 };

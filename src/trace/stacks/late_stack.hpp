@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Python stack of a thread that has released the interpreter's lock, as PyTorch does around its
-// operators. Walking its frames then would be a race with other threads. Python's main thread can
-// be asked to do it itself: it calls back once it has the lock again, which is right after the
+// operators. Walking its frames without the lock would race with other threads. Python's main
+// thread can do so later: Python calls back on it once it holds the lock again, right after the
 // call into compiled code, in the same Python function and line.
 #pragma once
 
@@ -11,8 +11,9 @@ namespace cuvmm::stacks {
 
 class StackTable;
 
-// A number for this thread's stack, which a later event SampledAs gives a stack to. 0 if this is
-// not the main thread, or Python does not run in it, or it does not come back to Python.
+// Returns a number that stands for this thread's stack until a later SampledAs event names the
+// stack. 0 if this is not the main thread, if Python does not run in it, or if it has not returned
+// to Python for too many samples.
 std::uint32_t stack_told_later(StackTable& table);
 
 }  // namespace cuvmm::stacks

@@ -15,7 +15,7 @@ using Object = void*;
 constexpr std::size_t longest_name = 1024;
 
 // All but the first two are part of Python's documented API. The first is documented from 3.13 on;
-// earlier versions, which change no more, export it with an underscore.
+// earlier versions, whose exports no longer change, export it with an underscore.
 struct Interpreter {
   Object (*PyThreadState_GetUnchecked)();
   Object (*PyGILState_GetThisThreadState)();
@@ -96,7 +96,7 @@ class NoCollection {
   bool was_on_;
 };
 
-// An attribute that is text. The letters are valid as long as this is.
+// An attribute that is text. Its characters are valid for this object's lifetime.
 class Text {
  public:
   Text(const Interpreter& python, Object object, const char* attribute)

@@ -12,11 +12,11 @@ namespace cuvmm::stacks {
 
 // Writes this thread's frames, innermost first, and returns how many. 0 if there is no interpreter,
 // if this thread does not hold its lock, or if a Python exception is pending. Runs no Python code:
-// the garbage collector is held off meanwhile.
+// the garbage collector is disabled meanwhile.
 std::size_t python_frames(std::span<Frame> frames);
 
-// Whether Python will call `back` on its main thread, with its lock, when that is next in Python.
-// False if the calling thread is no thread of Python's.
+// Asks Python to call `back` on its main thread, with the interpreter's lock, when that thread next
+// runs Python code. False if Python will not, as when the calling thread is not one of Python's.
 bool will_call_back(int (*back)(void*));
 
 // "forward (/home/me/model.py:42)". Call only while the frame is on this thread's stack. Keeps the

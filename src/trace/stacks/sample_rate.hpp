@@ -29,7 +29,7 @@ class SampleRate {
   Size interval() const { return interval_.load(std::memory_order_relaxed); }
 
   // The bytes that this allocation stands for if it is sampled; 0 if it is not. Over many
-  // allocations the sum is that of their sizes, wherever they come from.
+  // allocations the weights add up to the bytes allocated, for every call stack.
   Size weight_of(Size size, Thread& thread) const;
 
   // Counts the time that a sample took, and adapts the interval. Times in ns.

@@ -12,8 +12,8 @@ namespace cuvmm {
 void start_stack_samples(Size interval);
 
 // Records the caller's stack if this allocation, which has just been recorded, is in the sample.
-// Call without any lock of cuvmm's: it may call Python. Preserves errno, ignores a call from
-// within itself, and never fails: what cannot be found out is left out.
+// The caller must hold no lock of cuvmm's, since this may call Python. Preserves errno, ignores
+// recursive calls, and never fails: frames that cannot be found are left out.
 void sample_stack_of(const TraceRecord& allocation);
 
 // Call in a forked child.

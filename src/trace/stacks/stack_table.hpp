@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stacks seen so far, each with a number. They form a tree: a stack is a frame and the stack of
-// its caller. So stacks that begin alike are stored once.
+// its caller, so common outer frames are stored once.
 #pragma once
 
 #include <array>
@@ -18,12 +18,13 @@ class StackTable {
   static constexpr std::uint32_t most_places = 8'192;
   static constexpr std::uint32_t most_stacks = 32'768;
 
-  // Straight from the system: pages that are never used cost nothing. nullptr if it has none.
+  // Allocates directly from the system, so that unused pages cost nothing. nullptr if there is no
+  // memory.
   static StackTable* create();
 
-  // The number of the stack with these frames, innermost first; 0 if there are none. What the trace
-  // does not know yet is added to `fresh`. If a table is full, returns the stack as far as it is
-  // known, from the outermost frame on.
+  // The number of the stack with these frames, innermost first; 0 if there are none. Adds names and
+  // stacks that the trace does not know yet to `fresh`. If a table is full, returns the stack as
+  // far as it is known, from the outermost frame on.
   std::uint32_t number_of(std::span<const Frame> frames, TraceFacts& fresh);
 
  private:

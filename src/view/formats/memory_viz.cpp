@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A snapshot as torch.cuda.memory._snapshot() returns it. The viewer starts at the end and goes
-// back through the events, and relies on every block lying in mapped memory at every moment. So it
-// is shown as mapped whatever is mapped, and also memory behind a live block while its chunks are
-// being replaced.
+// back through the events, and relies on every block lying in mapped memory at every moment. So the
+// snapshot shows as mapped all memory that is mapped, and also the addresses of a live block while
+// its chunks are being replaced.
 #include <algorithm>
 #include <map>
 #include <set>
