@@ -57,19 +57,24 @@ Result<ProcessCheckpoint> ProcessCheckpoint::of(pid_t process) {
   // The process may use devices that this variable hides here.
   ::unsetenv("CUDA_VISIBLE_DEVICES");
   const Driver driver = TRY(load_driver(library.c_str()));
-  // Not cuInit's error alone: a driver without the functions says so by itself.
+  // A driver without the functions says so by itself.
   if (!driver.has(Call::cuCheckpointProcessCheckpoint)) {
     CUprocessState state{};
     return driver.error_of(driver.cuCheckpointProcessGetState(process, &state), taking_off);
   }
-  TRY(driver.check(driver.cuInit(0), "start the driver"));
   return ProcessCheckpoint{process, driver};
 }
 
+// The first call of each operation. Driver 580 needs no cuInit for any of them, which would take
+// 35 ms; another one may.
 Result<CUprocessState> ProcessCheckpoint::state() const {
   CUprocessState state = CU_PROCESS_STATE_FAILED;
-  TRY(driver_.check(driver_.cuCheckpointProcessGetState(process_, &state),
-                    "read the process's state"));
+  CUresult answer = driver_.cuCheckpointProcessGetState(process_, &state);
+  if (answer == CUDA_ERROR_NOT_INITIALIZED) {
+    TRY(driver_.check(driver_.cuInit(0), "start the driver"));
+    answer = driver_.cuCheckpointProcessGetState(process_, &state);
+  }
+  TRY(driver_.check(answer, "read the process's state"));
   return state;
 }
 

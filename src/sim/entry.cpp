@@ -19,17 +19,14 @@ namespace {
 thread_local Flavour flavour_now = Flavour::Legacy;
 thread_local int host_functions_deep = 0;
 
+// A process whose calls are locked may still make these, too.
 constexpr bool works_before_start(Row row) {
   return row == Row::cuInit || row == Row::cuDriverGetVersion || row == Row::cuGetErrorName ||
          row == Row::cuGetErrorString || row == Row::cuGetProcAddress ||
-         row == Row::cuGetProcAddress_v2 || row == Row::cuGetExportTable;
-}
-
-// The calls that a locked process may still make.
-constexpr bool is_never_locked(Row row) {
-  return works_before_start(row) || row == Row::cuCheckpointProcessGetState ||
-         row == Row::cuCheckpointProcessLock || row == Row::cuCheckpointProcessCheckpoint ||
-         row == Row::cuCheckpointProcessRestore || row == Row::cuCheckpointProcessUnlock;
+         row == Row::cuGetProcAddress_v2 || row == Row::cuGetExportTable ||
+         row == Row::cuCheckpointProcessGetState || row == Row::cuCheckpointProcessLock ||
+         row == Row::cuCheckpointProcessCheckpoint || row == Row::cuCheckpointProcessRestore ||
+         row == Row::cuCheckpointProcessUnlock;
 }
 
 constexpr int since_versions[] = {
@@ -49,7 +46,7 @@ CUresult may_enter(Row row, std::optional<CallOnCard>& inside) {
     if (process.is_forked_child() || !process.started()) return CUDA_ERROR_NOT_INITIALIZED;
     if (host_functions_deep != 0) return CUDA_ERROR_NOT_PERMITTED;
   }
-  if (!is_never_locked(row)) inside.emplace(process.card());
+  if (!works_before_start(row)) inside.emplace(process.card());
   if (const CUresult fault = faults_before(row); fault != CUDA_SUCCESS) return fault;
   cost_of(row, 0);
   if (!works_before_start(row)) wait_behind_frees(row);

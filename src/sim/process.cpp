@@ -33,6 +33,11 @@ CUresult Process::join_card() {
   return CUDA_SUCCESS;
 }
 
+SharedCard* Process::card_before_start() {
+  const Holding holding{lock};
+  return join_card() == CUDA_SUCCESS ? card_.get() : nullptr;
+}
+
 CUresult Process::start() {
   const Holding holding{lock};
   if (started()) return CUDA_SUCCESS;

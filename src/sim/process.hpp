@@ -38,6 +38,8 @@ class Process {
 
   // nullptr if the devices are not shared with other processes.
   SharedCard* card() const { return card_.get(); }
+  // For calls that need no cuInit: joins the card first if the process has not started.
+  SharedCard* card_before_start();
 
   AddressSpace& space() { return space_; }
   Backing& host_backing() { return host_backing_; }

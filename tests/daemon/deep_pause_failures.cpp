@@ -26,7 +26,7 @@ TEST_P(ProgramsThatCannotLeave, StayPausedAndTheLogSaysWhy) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Programs, ProgramsThatCannotLeave,
-                         ::testing::Values("cuInit:1", "cuCheckpointProcessGetState:1",
+                         ::testing::Values("cuCheckpointProcessGetState:1",
                                            "cuCheckpointProcessLock:1",
                                            "cuCheckpointProcessCheckpoint:1"),
                          [](const auto& call) { return without_colons(call.param); });
@@ -126,8 +126,7 @@ TEST_P(HelpersKilledOnTheWayOut, TheNextHelperBringsTheProgramBackToAPlainPause)
 }
 
 INSTANTIATE_TEST_SUITE_P(Programs, HelpersKilledOnTheWayOut,
-                         ::testing::Values("cuInit", "cuCheckpointProcessGetState",
-                                           "cuCheckpointProcessLock",
+                         ::testing::Values("cuCheckpointProcessGetState", "cuCheckpointProcessLock",
                                            "cuCheckpointProcessCheckpoint"),
                          [](const auto& call) { return call.param; });
 
@@ -143,7 +142,7 @@ TEST_P(HelpersKilledOnTheWayBack, TheNextHelperGoesOn) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Programs, HelpersKilledOnTheWayBack,
-                         ::testing::Values("cuInit", "cuCheckpointProcessGetState",
+                         ::testing::Values("cuCheckpointProcessGetState",
                                            "cuCheckpointProcessRestore",
                                            "cuCheckpointProcessUnlock"),
                          [](const auto& call) { return call.param; });

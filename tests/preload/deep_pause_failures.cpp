@@ -38,11 +38,28 @@ TEST_P(DeepPauseRefused, LeavesAPlainPauseAndSaysWhy) {
 
 INSTANTIATE_TEST_SUITE_P(
     ByTheDriver, DeepPauseRefused,
-    ::testing::Values(Refusal{"cuInit", "CUDA_ERROR_NO_DEVICE"},
-                      Refusal{"cuCheckpointProcessGetState", "CUDA_ERROR_INVALID_VALUE"},
+    ::testing::Values(Refusal{"cuCheckpointProcessGetState", "CUDA_ERROR_INVALID_VALUE"},
                       Refusal{"cuCheckpointProcessLock", "CUDA_ERROR_NOT_READY"},
                       Refusal{"cuCheckpointProcessCheckpoint", "CUDA_ERROR_NOT_SUPPORTED"}),
     [](const auto& refusal) { return refusal.param.call; });
+
+constexpr const char* needs_init = "cuCheckpointProcessGetState:1=CUDA_ERROR_NOT_INITIALIZED";
+
+TEST_F(DeepPause, InitializesADriverThatAsksForIt) {
+  const Finished finished = run_beside(fault(needs_init) + pause() + resume());
+  EXPECT_TRUE(says(finished, "pause 0"));
+  EXPECT_TRUE(says(finished, "resume 0"));
+  expect_all_right(finished);
+}
+
+TEST_F(DeepPause, WithoutADriverThatStartsIsAPlainPause) {
+  const std::string refuse = fault(std::string{needs_init} + ",cuInit:1=CUDA_ERROR_NO_DEVICE");
+  const Finished finished = run_beside(refuse + pause("--json") + resume());
+  EXPECT_TRUE(says(finished, "pause " + std::to_string(paused_on_devices)));
+  EXPECT_TRUE(says(finished, "CUDA_ERROR_NO_DEVICE"));
+  EXPECT_TRUE(says(finished, "resume 0"));
+  expect_all_right(finished);
+}
 
 TEST_F(DeepPause, OnAnOlderDriverIsAPlainPause) {
   const Finished finished = run_beside(pause() + resume(), "40 10", "export VMM_SIM_DRIVER=12.4; ");
@@ -77,7 +94,7 @@ TEST_P(DeepResumeRefused, CanBeRepeated) {
 
 INSTANTIATE_TEST_SUITE_P(
     ByTheDriver, DeepResumeRefused,
-    ::testing::Values("cuInit:1", "cuCheckpointProcessGetState:1", "cuCheckpointProcessGetState:2",
+    ::testing::Values("cuCheckpointProcessGetState:1", "cuCheckpointProcessGetState:2",
                       "cuCheckpointProcessRestore:1", "cuCheckpointProcessGetState:3",
                       "cuCheckpointProcessUnlock:1", "cuCheckpointProcessGetState:4"),
     [](const auto& call) {
@@ -104,8 +121,7 @@ TEST_P(DeepPauseKilled, AnotherDeepPauseGoesOnFromThere) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Before, DeepPauseKilled,
-                         ::testing::Values("cuInit", "cuCheckpointProcessGetState",
-                                           "cuCheckpointProcessLock",
+                         ::testing::Values("cuCheckpointProcessGetState", "cuCheckpointProcessLock",
                                            "cuCheckpointProcessCheckpoint"),
                          [](const auto& call) { return call.param; });
 
@@ -132,7 +148,7 @@ TEST_P(DeepResumeKilled, AnotherResumeGoesOnFromThere) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Before, DeepResumeKilled,
-                         ::testing::Values("cuInit", "cuCheckpointProcessGetState",
+                         ::testing::Values("cuCheckpointProcessGetState",
                                            "cuCheckpointProcessRestore",
                                            "cuCheckpointProcessUnlock"),
                          [](const auto& call) { return call.param; });

@@ -19,7 +19,8 @@ bool are_zero(const Words& words) {
 
 template <class Function, class... Arguments>
 CUresult on_card(Function function, Arguments&&... arguments) {
-  SharedCard* const card = Process::get().card();
+  if (Process::get().is_forked_child()) return CUDA_ERROR_NOT_INITIALIZED;
+  SharedCard* const card = Process::get().card_before_start();
   if (card == nullptr) return lacking("cuCheckpointProcess", "needs a shared card (VMM_SIM_CARD)");
   return function(*card, std::forward<Arguments>(arguments)...);
 }
