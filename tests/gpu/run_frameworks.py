@@ -25,8 +25,8 @@ import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-ROUNDS = 10
-STARTS = 2
+ROUNDS = 6
+STARTS = 4
 LONGEST_WAIT = 150  # seconds
 
 
