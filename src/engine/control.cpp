@@ -244,6 +244,21 @@ Result<void> Control::exchange(const std::function<Result<bool>()>& is_done,
       .kind = ErrorKind::TimedOut, .doing = "exchange the program's chunks", .subject = why};
 }
 
+bool Control::move_near(std::span<const CUdeviceptr> addresses, Duration within) {
+  const ProgramParts& program = pauser_.program();
+  const CallBarrier::OutsideBarrier stepped_out{program.calls};
+  const Alone alone{busy_, Busy::Request, within, within};
+  if (!alone.is_mine() || stays_out_.load() || program.calls.is_abandoned()) return false;
+  if (placement_.is_stuck() || pauser_.is_paused()) return false;
+  const HookBypass bypass;
+  bool has_moved = false;
+  for (DeviceMemory* device : memory_.devices().all()) {
+    has_moved |= placement_.move_near(*device, addresses, within);
+  }
+  publish();
+  return has_moved;
+}
+
 ChunkCounters Control::spilled() const {
   ChunkCounters sum;
   for (const DeviceMemory* device : memory_.devices().all()) {

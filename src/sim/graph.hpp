@@ -34,6 +34,13 @@ struct NodeWork {
   CUgraphNodeType type() const { return operation->type; }
 };
 
+// Where an instance's copy reads or writes mapped memory. An update may change the address, but not
+// from memory of a device to memory of the host or back (measured).
+struct MappedSide {
+  CUdeviceptr address = 0;
+  std::optional<bool> is_on_host;  // nothing: it is no mapped memory
+};
+
 struct Edge {
   Node* node = nullptr;
   CUgraphEdgeData data{};
@@ -46,6 +53,7 @@ struct Node {
   std::vector<Edge> after;       // its dependents
   CUgraphNode origin = nullptr;  // the node that this is a copy of
   bool enabled = true;
+  MappedSide copies_from, copies_to;  // of an instance
   std::map<int, CUkernelNodeAttrValue> attributes;
   std::vector<void*> parameter_pointers;  // storage handed out by cuGraphKernelNodeGetParams
 

@@ -70,8 +70,8 @@ CUresult change_node_of(CUgraphExec handle, CUgraphNode of, NodeWork work) {
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Node* node = exec->find(of);
   if (node == nullptr || node->type() != work.type()) return CUDA_ERROR_INVALID_VALUE;
-  std::swap(node->work.operation, work.operation);
-  node->work.context = work.context;
+  if (!may_take(*node, work)) return CUDA_ERROR_INVALID_VALUE;
+  take(*node, work);
   return CUDA_SUCCESS;
 }
 

@@ -4,6 +4,7 @@
 
 #include "sim/graph_exec.hpp"
 #include "sim/module.hpp"
+#include "sim/process.hpp"
 
 namespace cuvmm::sim {
 namespace {
@@ -47,6 +48,7 @@ UpdateResult pair_nodes(Graph& ours, const Graph& theirs, Pairs& pairs) {
 
 CUgraphExecUpdateResult may_become(const Node& our, const Node& their) {
   if (our.work.memory != their.work.memory) return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+  if (!may_take(our, their.work)) return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
   const bool moved = our.work.context.lock() != their.work.context.lock();
   if (!moved) return CU_GRAPH_EXEC_UPDATE_SUCCESS;
   return our.type() == CU_GRAPH_NODE_TYPE_KERNEL
@@ -54,7 +56,52 @@ CUgraphExecUpdateResult may_become(const Node& our, const Node& their) {
              : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
 }
 
+MappedSide side_at(CUmemorytype type, CUdeviceptr address) {
+  const bool is_an_address = type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED;
+  const auto mapping = is_an_address ? Process::get().space().mapping_at(address) : std::nullopt;
+  if (!mapping) return {};
+  return {.address = address, .is_on_host = mapping->chunk->device() == nullptr};
+}
+MappedSide source_of(const CUDA_MEMCPY3D& copy) {
+  return side_at(copy.srcMemoryType, copy.srcDevice);
+}
+MappedSide target_of(const CUDA_MEMCPY3D& copy) {
+  return side_at(copy.dstMemoryType, copy.dstDevice);
+}
+
+// The memory at the same address may have moved since: the driver does not look again.
+bool may_become(const MappedSide& now, const MappedSide& next) {
+  if (!now.is_on_host || !next.is_on_host || now.address == next.address) return true;
+  return now.is_on_host == next.is_on_host;
+}
+
+const CUDA_MEMCPY3D* copy_of(const NodeWork& work) {
+  return std::get_if<CUDA_MEMCPY3D>(&work.operation->parameters);
+}
+
 }  // namespace
+
+void note_sides_of_copy(Node& node) {
+  if (const CUDA_MEMCPY3D* const copy = copy_of(node.work)) {
+    node.copies_from = source_of(*copy);
+    node.copies_to = target_of(*copy);
+  }
+}
+
+bool may_take(const Node& node, const NodeWork& work) {
+  const CUDA_MEMCPY3D* const copy = copy_of(work);
+  return copy == nullptr || (may_become(node.copies_from, source_of(*copy)) &&
+                             may_become(node.copies_to, target_of(*copy)));
+}
+
+void take(Node& node, NodeWork& work) {
+  std::swap(node.work.operation, work.operation);
+  node.work.context = work.context;
+  if (const CUDA_MEMCPY3D* const copy = copy_of(node.work)) {
+    node.copies_from.address = copy->srcDevice;
+    node.copies_to.address = copy->dstDevice;
+  }
+}
 
 UpdateResult update_nodes(Graph& ours, const Graph& theirs) {
   Pairs pairs;
@@ -64,7 +111,10 @@ UpdateResult update_nodes(Graph& ours, const Graph& theirs) {
     const CUgraphExecUpdateResult allowed = may_become(*our, *their);
     if (allowed != CU_GRAPH_EXEC_UPDATE_SUCCESS) return {allowed, their->handle()};
   }
-  for (const auto& [our, their] : pairs) our->work.operation = their->work.operation;
+  for (const auto& [our, their] : pairs) {
+    NodeWork work = their->work;
+    take(*our, work);
+  }
   return {};
 }
 

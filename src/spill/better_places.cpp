@@ -77,6 +77,29 @@ BetterPlaces find_cold_places(std::vector<PlacedChunk> chunks, LastUses::Moment 
   return found;
 }
 
+BetterPlaces find_places_near(const std::unordered_set<CUmemGenericAllocationHandle>& named,
+                              std::vector<PlacedChunk> chunks, const PlaceBounds& bounds) {
+  BetterPlaces found;
+  for (const PlacedChunk& one : chunks) {
+    if (one.residency != Residency::Far || !named.contains(one.chunk)) continue;
+    found.change.insert(one.chunk);
+    found.in += one.size;
+  }
+  if (found.in == 0) return {};
+  std::erase_if(chunks, [&](const PlacedChunk& one) {
+    return one.residency == Residency::Far || named.contains(one.chunk);
+  });
+  std::sort(chunks.begin(), chunks.end(), UsedEarlier{});
+  for (const PlacedChunk& one : chunks) {
+    if (bounds.room_near + found.out >= found.in) break;
+    if (found.out + one.size > bounds.room_far) continue;
+    found.change.insert(one.chunk);
+    found.going.push_back(one.size);
+    found.out += one.size;
+  }
+  return bounds.room_near + found.out >= found.in ? found : BetterPlaces{};
+}
+
 BetterPlaces find_better_places(std::vector<PlacedChunk> chunks, const PlaceBounds& bounds) {
   BetterPlaces found;
   std::erase_if(chunks, [](const PlacedChunk& one) { return !one.has_stayed; });

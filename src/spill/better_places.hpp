@@ -66,6 +66,11 @@ struct PlaceBounds {
 // Selects up to `wanted` bytes of cold device memory: unused for long, least recently used first.
 BetterPlaces find_cold_places(std::vector<PlacedChunk> chunks, LastUses::Moment now, Size wanted);
 
+// Brings in those of the named chunks that are spilled, and moves out the least recently used ones
+// for which there is no room beside them. Selects nothing if all are near, or they do not fit.
+BetterPlaces find_places_near(const std::unordered_set<CUmemGenericAllocationHandle>& named,
+                              std::vector<PlacedChunk> chunks, const PlaceBounds& bounds);
+
 // Brings in spilled chunks that are in use: into free room, and in place of the least recently used
 // chunks. Moves out twice what that needs, to leave room for the program's next allocations.
 // Ignores recently allocated memory, which the program may soon free.

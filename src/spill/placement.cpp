@@ -50,9 +50,7 @@ void Placement::judge(Seen& seen, std::uint64_t now) {
   }
 }
 
-// The device's free memory beyond a reserve for its working set.
-Size Placement::room_near(DeviceMemory& device) const {
-  constexpr Size to_work_with = 4;
+Size Placement::free_near(DeviceMemory& device) const {
   const Size free = program_.memory.counters(device.ordinal()).mapped_free +
                     device.chunk_counters().physical_free;
   Size held = device.budget().held_bytes();
@@ -60,8 +58,14 @@ Size Placement::room_near(DeviceMemory& device) const {
   const bool are_uncounted = program_.chunks != nullptr && device.bound() == nullptr;
   if (are_uncounted) held += program_.chunks->near_bytes(device.ordinal());
   const Size limit = std::min(device.limit(), device.memory());
-  const Size room = free + (limit > held ? limit - held : 0);
-  const Size kept = limit / to_work_with;
+  return free + (limit > held ? limit - held : 0);
+}
+
+// The device's free memory beyond a reserve for its working set.
+Size Placement::room_near(DeviceMemory& device) const {
+  constexpr Size to_work_with = 4;
+  const Size room = free_near(device);
+  const Size kept = std::min(device.limit(), device.memory()) / to_work_with;
   return room > kept ? room - kept : 0;
 }
 
@@ -121,6 +125,26 @@ Result<Size> Placement::move_out(DeviceMemory& device, Size wanted, Duration wit
   if (!places.are_any()) return Size{0};
   const auto patience = static_cast<std::uint64_t>(std::chrono::nanoseconds{within}.count());
   return TRY(change(device, places, patience, patience)).out;
+}
+
+bool Placement::move_near(DeviceMemory& device, std::span<const CUdeviceptr> addresses,
+                          Duration within) {
+  Seen& seen = seen_[device.ordinal()];
+  const std::vector<HeldChunk> held = take_stock(seen, device);
+  std::unordered_set<CUmemGenericAllocationHandle> named;
+  for (const HeldChunk& one : held) {
+    for (const CUdeviceptr address : addresses) {
+      if (address - one.address < one.size) named.insert(one.chunk);
+    }
+  }
+  const BetterPlaces places =
+      find_places_near(named, with_last_uses(held, uses_, seen.stays, device.ordinal()),
+                       {.room_near = free_near(device), .room_far = device.store().spill_room()});
+  if (!places.are_any()) return false;
+  const auto patience = static_cast<std::uint64_t>(std::chrono::nanoseconds{within}.count());
+  const auto moved = change(device, places, patience, patience);
+  if (!moved.ok()) CUVMM_LOG(Info, "%s", moved.error().text().c_str());
+  return moved.ok() && moved->in != 0;
 }
 
 Placement::Attention Placement::step(DeviceMemory& device, std::uint64_t now) {

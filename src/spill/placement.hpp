@@ -5,6 +5,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <span>
 
 #include "alloc/program_eviction.hpp"
 #include "spill/better_places.hpp"
@@ -40,6 +41,11 @@ class Placement {
   // Moves up to `wanted` bytes of it out. Waits at most `within` for calls and work in flight.
   // Returns the bytes moved.
   Result<Size> move_out(DeviceMemory& device, Size wanted, Duration within);
+
+  // Moves the chunks at these addresses to the device, where they are not yet, and the least
+  // recently used ones out for them. Waits at most `within` for calls and work in flight. Returns
+  // whether any moved.
+  bool move_near(DeviceMemory& device, std::span<const CUdeviceptr> addresses, Duration within);
 
   // The program is held still because the driver refuses to map moved memory. Each look tries
   // again.
@@ -79,6 +85,7 @@ class Placement {
   void join_unnamed(std::vector<HeldChunk>& held, std::size_t first) const;
   void begin_moving(const DeviceMemory& device, const BetterPlaces& places, EvictionSet& evicted);
   BetterPlaces find_cold(Seen& seen, DeviceMemory& device, Size wanted);
+  Size free_near(DeviceMemory& device) const;
   Size room_near(DeviceMemory& device) const;
   static Result<void> make_ready(DeviceMemory& device, const BetterPlaces& places);
   bool mend();

@@ -3,11 +3,13 @@
 // a long time moves out.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "hook_sim/doors.hpp"
 #include "hook_sim/told.hpp"
@@ -32,16 +34,16 @@ class PlacedByUse : public ::testing::Test {
     kernels_.emplace();
   }
 
-  static CUdeviceptr given(std::uint32_t word) {
+  static CUdeviceptr given(std::uint32_t word, Size size = block) {
     CUdeviceptr address = 0;
-    EXPECT_EQ(through_door<Call::cuMemAlloc_v2>(&address, block), CUDA_SUCCESS);
-    EXPECT_EQ(through_door<Call::cuMemsetD32_v2>(address, word, block / 4), CUDA_SUCCESS);
+    EXPECT_EQ(through_door<Call::cuMemAlloc_v2>(&address, size), CUDA_SUCCESS);
+    EXPECT_EQ(through_door<Call::cuMemsetD32_v2>(address, word, size / 4), CUDA_SUCCESS);
     return address;
   }
-  static Size bytes_near(CUdeviceptr address) {
+  static Size bytes_near(CUdeviceptr address, Size size = block) {
     Size near = 0;
     for (const HeldChunk& one : Engine::get()->serving()->memory.holdings().chunks(0)) {
-      const bool is_ours = one.address >= address && one.address < address + block;
+      const bool is_ours = one.address >= address && one.address < address + size;
       if (is_ours && residency(one.where, 0) == Residency::Near) near += one.size;
     }
     return near;
@@ -125,6 +127,132 @@ TEST_F(PlacedByUse, MemoryNamedInPackedParametersMovesIn) {
                                            static_cast<void**>(nullptr), static_cast<void**>(list)),
         CUDA_SUCCESS);
   });
+}
+
+// To the driver, spilled memory is memory of the host, and a copy from there another kind of copy.
+class GraphsPlacedByUse : public PlacedByUse {
+ protected:
+  static constexpr Size small = 32 * MiB;
+
+  void SetUp() override {
+    PlacedByUse::SetUp();
+    if (IsSkipped()) return;
+    for (std::uint32_t word = 1; word <= 12; ++word) blocks_.push_back(given(word, small));
+    ASSERT_EQ(through_door<Call::cuGraphCreate>(&graph_, 0u), CUDA_SUCCESS);
+  }
+  void TearDown() override {
+    if (exec_ != nullptr) through_door<Call::cuGraphExecDestroy>(exec_);
+    if (graph_ != nullptr) through_door<Call::cuGraphDestroy>(graph_);
+    for (const CUdeviceptr one : blocks_) through_door<Call::cuMemFree_v2>(one);
+  }
+  static bool is_near(CUdeviceptr address) { return bytes_near(address, small) == small; }
+  // A block that is near, or that is not, but none of these.
+  CUdeviceptr block_that_is(bool near, std::initializer_list<CUdeviceptr> but = {}) const {
+    for (const CUdeviceptr one : blocks_) {
+      const bool is_excluded = std::find(but.begin(), but.end(), one) != but.end();
+      if (is_near(one) == near && !is_excluded) return one;
+    }
+    ADD_FAILURE() << "there is none";
+    return 0;
+  }
+  static CUDA_MEMCPY3D copy(CUdeviceptr from, CUdeviceptr to) {
+    CUDA_MEMCPY3D copy{};
+    copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.srcDevice = from;
+    copy.dstDevice = to;
+    copy.WidthInBytes = small;
+    copy.Height = copy.Depth = 1;
+    return copy;
+  }
+  void add_copy(CUdeviceptr from, CUdeviceptr to) {
+    const CUDA_MEMCPY3D wanted = copy(from, to);
+    ASSERT_EQ(
+        through_door<Call::cuGraphAddMemcpyNode>(&node_, graph_, nullptr, 0, &wanted, context_),
+        CUDA_SUCCESS);
+  }
+  void instantiate() {
+    ASSERT_EQ(through_door<Call::cuGraphInstantiateWithFlags>(&exec_, graph_, 0), CUDA_SUCCESS);
+  }
+  void expect_copied(CUdeviceptr from, CUdeviceptr to) const {
+    ASSERT_EQ(through_door<Call::cuGraphLaunch>(exec_, nullptr), CUDA_SUCCESS);
+    ASSERT_EQ(through_door<Call::cuCtxSynchronize>(), CUDA_SUCCESS);
+    for (const Size at : {Size{0}, small - 4}) {
+      std::uint32_t words[2] = {};
+      through_door<Call::cuMemcpyDtoH_v2>(&words[0], from + at, sizeof words[0]);
+      through_door<Call::cuMemcpyDtoH_v2>(&words[1], to + at, sizeof words[1]);
+      EXPECT_EQ(words[0], words[1]);
+      EXPECT_EQ(words[0], word_of(from));
+    }
+  }
+  std::uint32_t word_of(CUdeviceptr block) const {
+    return 1 + static_cast<std::uint32_t>(std::find(blocks_.begin(), blocks_.end(), block) -
+                                          blocks_.begin());
+  }
+
+  std::vector<CUdeviceptr> blocks_;
+  CUgraph graph_ = nullptr;
+  CUgraphNode node_ = nullptr;
+  CUgraphExec exec_ = nullptr;
+};
+
+TEST_F(GraphsPlacedByUse, AnUpdateToSpilledMemoryMovesItIn) {
+  const CUdeviceptr from = block_that_is(true);
+  const CUdeviceptr to = block_that_is(true, {from});
+  add_copy(from, to);
+  instantiate();
+  const CUdeviceptr spilled = block_that_is(false);
+  const CUDA_MEMCPY3D wanted = copy(spilled, to);
+  EXPECT_EQ(through_door<Call::cuGraphExecMemcpyNodeSetParams>(exec_, node_, &wanted, context_),
+            CUDA_SUCCESS);
+  EXPECT_TRUE(is_near(spilled));
+  expect_copied(spilled, to);
+
+  const CUdeviceptr next = block_that_is(false);
+  CUgraphNodeParams parameters{};
+  parameters.type = CU_GRAPH_NODE_TYPE_MEMCPY;
+  parameters.memcpy.copyCtx = context_;
+  parameters.memcpy.copyParams = copy(next, to);
+  EXPECT_EQ(through_door<Call::cuGraphExecNodeSetParams>(exec_, node_, &parameters), CUDA_SUCCESS);
+  expect_copied(next, to);
+}
+
+TEST_F(GraphsPlacedByUse, ACopyOfSpilledMemoryMovesItInWhenItIsAdded) {
+  const CUdeviceptr spilled = block_that_is(false);
+  const CUdeviceptr to = block_that_is(true);
+  add_copy(spilled, to);
+  EXPECT_TRUE(is_near(spilled));
+  instantiate();
+  const CUdeviceptr from = block_that_is(true, {spilled, to});
+  const CUDA_MEMCPY3D wanted = copy(from, to);
+  EXPECT_EQ(through_door<Call::cuGraphExecMemcpyNodeSetParams>(exec_, node_, &wanted, context_),
+            CUDA_SUCCESS);
+  expect_copied(from, to);
+
+  const CUdeviceptr next = block_that_is(false);
+  const CUDA_MEMCPY3D other = copy(next, to);
+  EXPECT_EQ(through_door<Call::cuGraphMemcpyNodeSetParams>(node_, &other), CUDA_SUCCESS);
+  EXPECT_TRUE(is_near(next));
+}
+
+// Nothing may be moved during a capture.
+TEST_F(GraphsPlacedByUse, DuringACaptureTheUpdateIsRefused) {
+  const CUdeviceptr from = block_that_is(true);
+  const CUdeviceptr to = block_that_is(true, {from});
+  add_copy(from, to);
+  instantiate();
+  CUstream stream = nullptr;
+  ASSERT_EQ(through_door<Call::cuStreamCreate>(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(through_door<Call::cuStreamBeginCapture_v2>(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
+            CUDA_SUCCESS);
+  const CUdeviceptr spilled = block_that_is(false);
+  const CUDA_MEMCPY3D wanted = copy(spilled, to);
+  EXPECT_EQ(through_door<Call::cuGraphExecMemcpyNodeSetParams>(exec_, node_, &wanted, context_),
+            CUDA_ERROR_INVALID_VALUE);
+  CUgraph captured = nullptr;
+  ASSERT_EQ(through_door<Call::cuStreamEndCapture>(stream, &captured), CUDA_SUCCESS);
+  through_door<Call::cuGraphDestroy>(captured);
+  through_door<Call::cuStreamDestroy_v2>(stream);
+  expect_copied(from, to);
 }
 
 }  // namespace

@@ -9,6 +9,32 @@ namespace {
 
 constexpr std::uint64_t base = 0x7f00'0000'0000;
 
+PlacedChunk placed(CUmemGenericAllocationHandle chunk, Residency residency, LastUses::Moment last) {
+  return {chunk, 2 * MiB, residency, last, true};
+}
+
+TEST(PlacesNear, TakeTheRoomThatThereIsAndThenThatOfTheLeastRecentlyUsed) {
+  const std::vector<PlacedChunk> chunks{placed(1, Residency::Far, 0), placed(2, Residency::Far, 9),
+                                        placed(3, Residency::Near, 7),
+                                        placed(4, Residency::Near, 3)};
+  const BetterPlaces fits = find_places_near({1, 2}, chunks, {.room_near = 4 * MiB});
+  EXPECT_EQ(fits.change, (std::unordered_set<CUmemGenericAllocationHandle>{1, 2}));
+  const BetterPlaces swaps =
+      find_places_near({1}, chunks, {.room_near = 1 * MiB, .room_far = 4 * MiB});
+  EXPECT_EQ(swaps.change, (std::unordered_set<CUmemGenericAllocationHandle>{1, 4}));
+  EXPECT_EQ(swaps.in, 2 * MiB);
+  EXPECT_EQ(swaps.going, std::vector<Size>{2 * MiB});
+}
+
+TEST(PlacesNear, KeepWhatIsNamedAndMoveNothingInVain) {
+  const std::vector<PlacedChunk> chunks{placed(1, Residency::Far, 0),
+                                        placed(3, Residency::Near, 1)};
+  const PlaceBounds full{.room_far = 64 * MiB};
+  EXPECT_FALSE(find_places_near({1, 3}, chunks, full).are_any()) << "the other side of a copy";
+  EXPECT_FALSE(find_places_near({3}, chunks, full).are_any()) << "it is near";
+  EXPECT_FALSE(find_places_near({1}, chunks, {}).are_any()) << "nothing may go out";
+}
+
 TEST(LastUsesOfMemory, AreNotedInCoveredRanges) {
   LastUses uses;
   uses.cover(base, 64 * MiB);

@@ -7,7 +7,8 @@ of cuvmm, each pair of these in some row, natively and under cuvmm.
 
 The outputs of a row have to be bitwise the same. Where a second native run shows that a program is not
 deterministic, they have to agree as closely as the native runs do; the row then says native_spread. A
-program that fails natively, twice, compares nothing; the row then says native_failure.
+program that fails natively, twice, compares nothing; the row then says native_failure. Where a setting
+had no effect, the row says no_effect. Neither counts as a comparison of its pairs.
 Rows that are in the state file with the same programs, cuvmm and seed are not run again, so that a
 short lease of a card is enough: call it again until no row is left.
 
@@ -174,7 +175,7 @@ def main():
     if asked.json:
         asked.json.write_text(json.dumps(details, indent=1) + "\n", encoding="utf-8")
     print(summary(details))
-    bad = [one for one in details["rows"] if one["result"] not in row_runs.GOOD]
+    bad = [one for one in details["rows"] if one["result"] not in (*row_runs.GOOD, "no_effect")]
     if bad:
         row = combinations.Row(*(bad[0][name] for name in combinations.PARAMETERS))
         print(f"the first that is not the same: {row.name()}: {bad[0]['result']}: {bad[0].get('why')}")

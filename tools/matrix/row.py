@@ -14,7 +14,7 @@ import compare
 import settings
 
 GOOD = ("same", "native_spread", "skipped", "native_failure")
-NOT_COMPARED = ("skipped", "native_failure")
+NOT_COMPARED = ("skipped", "native_failure", "no_effect")
 
 
 class OutOfTime(Exception):
