@@ -244,7 +244,7 @@ Result<void> Control::exchange(const std::function<Result<bool>()>& is_done,
       .kind = ErrorKind::TimedOut, .doing = "exchange the program's chunks", .subject = why};
 }
 
-bool Control::move_near(std::span<const CUdeviceptr> addresses, Duration within) {
+bool Control::move_near(std::span<const AddressRange> ranges, Duration within) {
   const ProgramParts& program = pauser_.program();
   const CallBarrier::OutsideBarrier stepped_out{program.calls};
   const Alone alone{busy_, Busy::Request, within, within};
@@ -253,7 +253,7 @@ bool Control::move_near(std::span<const CUdeviceptr> addresses, Duration within)
   const HookBypass bypass;
   bool has_moved = false;
   for (DeviceMemory* device : memory_.devices().all()) {
-    has_moved |= placement_.move_near(*device, addresses, within);
+    has_moved |= placement_.move_near(*device, ranges, within);
   }
   publish();
   return has_moved;

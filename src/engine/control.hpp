@@ -75,10 +75,10 @@ class Control {
   // barrier meanwhile. Both wait for a pause to end.
   Result<void> make_exportable(CUdeviceptr address, Duration within = exchanges_within);
   Result<void> bring_in(const ChunkExchange::Places& spilled, Duration within = exchanges_within);
-  // Moves spilled memory at these addresses to its device, in place of memory that was used less
+  // Moves spilled memory in these ranges to its device, in place of memory that was used less
   // recently. For a thread inside one of the program's calls, as above. Returns whether any moved:
   // there may be no room, or the program cannot be held still.
-  bool move_near(std::span<const CUdeviceptr> addresses, Duration within = exchanges_within);
+  bool move_near(std::span<const AddressRange> ranges, Duration within = exchanges_within);
   // Counts only operations that found memory to move.
   const PauseTally& pauses() const { return pauses_; }
   const PauseTally& resumes() const { return resumes_; }

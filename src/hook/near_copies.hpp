@@ -2,8 +2,8 @@
 // Copies of graphs, where some of their memory is spilled. To the driver, a copy from or to the
 // host is another kind of copy, which an update of an instance cannot turn into a copy within the
 // device (measured). So that a program does not see this, spilled memory is moved to the device
-// when a copy of it is added to a graph, and when an update is refused. The driver goes by where a
-// copy begins.
+// when a copy of it is added to a graph, and when an update is refused. One chunk on the host
+// makes the whole copy another kind.
 #pragma once
 
 #include <array>
@@ -13,9 +13,22 @@
 
 namespace cuvmm::hook {
 
-inline CUdeviceptr mapped_address(CUmemorytype type, CUdeviceptr address) {
-  return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED ? address : 0;
-}
+// The range from the first byte to the last that one side of the copy touches.
+struct CopiedSide {
+  CUmemorytype type;
+  CUdeviceptr address;
+  Size x, y, z, pitch, height;
+
+  AddressRange range(const CUDA_MEMCPY3D& copy) const {
+    if (type != CU_MEMORYTYPE_DEVICE && type != CU_MEMORYTYPE_UNIFIED) return {};
+    const Size row = pitch != 0 ? pitch : copy.WidthInBytes;
+    const Size slice = row * (height != 0 ? height : copy.Height);
+    const Size rows = copy.Height == 0 ? 0 : copy.Height - 1;
+    const Size slices = copy.Depth == 0 ? 0 : copy.Depth - 1;
+    return {.address = address + x + y * row + z * slice,
+            .size = copy.WidthInBytes + rows * row + slices * slice};
+  }
+};
 
 // Returns whether that moved any memory. For a thread inside the call.
 template <Call call>
@@ -25,9 +38,12 @@ bool move_near(const Forward<call>& forward, const CUDA_MEMCPY3D* copy) {
   if (copy == nullptr || serving == nullptr || control == nullptr) return false;
   if (control->spilled().physical_in_use == 0) [[likely]]
     return false;
-  const std::array<CUdeviceptr, 2> named{mapped_address(copy->srcMemoryType, copy->srcDevice),
-                                         mapped_address(copy->dstMemoryType, copy->dstDevice)};
-  return control->move_near(named);
+  const CopiedSide from{copy->srcMemoryType, copy->srcDevice, copy->srcXInBytes, copy->srcY,
+                        copy->srcZ,          copy->srcPitch,  copy->srcHeight};
+  const CopiedSide to{copy->dstMemoryType, copy->dstDevice, copy->dstXInBytes, copy->dstY,
+                      copy->dstZ,          copy->dstPitch,  copy->dstHeight};
+  const std::array ranges{from.range(*copy), to.range(*copy)};
+  return control->move_near(ranges);
 }
 
 inline const CUDA_MEMCPY3D* copy_of(const CUgraphNodeParams* node) {

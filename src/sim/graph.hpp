@@ -35,10 +35,11 @@ struct NodeWork {
 };
 
 // Where an instance's copy reads or writes mapped memory. An update may change the address, but not
-// from memory of a device to memory of the host or back (measured).
+// the kind of memory (measured).
 struct MappedSide {
+  enum class Kind : std::uint8_t { NotMapped, OnDevices, OnHost, OnBoth };
   CUdeviceptr address = 0;
-  std::optional<bool> is_on_host;  // nothing: it is no mapped memory
+  Kind kind = Kind::NotMapped;
 };
 
 struct Edge {

@@ -56,23 +56,38 @@ CUgraphExecUpdateResult may_become(const Node& our, const Node& their) {
              : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
 }
 
-MappedSide side_at(CUmemorytype type, CUdeviceptr address) {
-  const bool is_an_address = type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED;
-  const auto mapping = is_an_address ? Process::get().space().mapping_at(address) : std::nullopt;
-  if (!mapping) return {};
-  return {.address = address, .is_on_host = mapping->chunk->device() == nullptr};
+MappedSide side_at(CUmemorytype type, CUdeviceptr address, Size size) {
+  using Kind = MappedSide::Kind;
+  MappedSide side{.address = address};
+  if (type != CU_MEMORYTYPE_DEVICE && type != CU_MEMORYTYPE_UNIFIED) return side;
+  for (CUdeviceptr at = address; at < address + size;) {
+    const auto mapping = Process::get().space().mapping_at(at);
+    if (!mapping) return {};
+    const Kind here = mapping->chunk->device() == nullptr ? Kind::OnHost : Kind::OnDevices;
+    side.kind = side.kind == Kind::NotMapped || side.kind == here ? here : Kind::OnBoth;
+    at = mapping->end();
+  }
+  return side;
+}
+Size size_of(const CUDA_MEMCPY3D& copy, Size pitch, Size height) {
+  const Size rows = copy.Height > 1 ? pitch * (copy.Height - 1) : 0;
+  const Size slices = copy.Depth > 1 ? pitch * height * (copy.Depth - 1) : 0;
+  return copy.WidthInBytes + rows + slices;
 }
 MappedSide source_of(const CUDA_MEMCPY3D& copy) {
-  return side_at(copy.srcMemoryType, copy.srcDevice);
+  return side_at(copy.srcMemoryType, copy.srcDevice + copy.srcXInBytes,
+                 size_of(copy, copy.srcPitch, copy.srcHeight));
 }
 MappedSide target_of(const CUDA_MEMCPY3D& copy) {
-  return side_at(copy.dstMemoryType, copy.dstDevice);
+  return side_at(copy.dstMemoryType, copy.dstDevice + copy.dstXInBytes,
+                 size_of(copy, copy.dstPitch, copy.dstHeight));
 }
 
 // The memory at the same address may have moved since: the driver does not look again.
 bool may_become(const MappedSide& now, const MappedSide& next) {
-  if (!now.is_on_host || !next.is_on_host || now.address == next.address) return true;
-  return now.is_on_host == next.is_on_host;
+  using Kind = MappedSide::Kind;
+  const bool are_mapped = now.kind != Kind::NotMapped && next.kind != Kind::NotMapped;
+  return !are_mapped || now.address == next.address || now.kind == next.kind;
 }
 
 const CUDA_MEMCPY3D* copy_of(const NodeWork& work) {
@@ -98,8 +113,8 @@ void take(Node& node, NodeWork& work) {
   std::swap(node.work.operation, work.operation);
   node.work.context = work.context;
   if (const CUDA_MEMCPY3D* const copy = copy_of(node.work)) {
-    node.copies_from.address = copy->srcDevice;
-    node.copies_to.address = copy->dstDevice;
+    node.copies_from.address = copy->srcDevice + copy->srcXInBytes;
+    node.copies_to.address = copy->dstDevice + copy->dstXInBytes;
   }
 }
 

@@ -41,6 +41,14 @@ class Stays {
 std::vector<PlacedChunk> with_last_uses(const std::vector<HeldChunk>& held, const LastUses& uses,
                                         const Stays& stays, int device);
 
+struct AddressRange {
+  CUdeviceptr address = 0;
+  Size size = 0;
+  bool overlaps(const HeldChunk& one) const {
+    return one.address < address + size && address < one.address + one.size;
+  }
+};
+
 // Which chunks should move to the device, and which should leave it.
 struct BetterPlaces {
   std::unordered_set<CUmemGenericAllocationHandle> change;

@@ -127,14 +127,14 @@ Result<Size> Placement::move_out(DeviceMemory& device, Size wanted, Duration wit
   return TRY(change(device, places, patience, patience)).out;
 }
 
-bool Placement::move_near(DeviceMemory& device, std::span<const CUdeviceptr> addresses,
+bool Placement::move_near(DeviceMemory& device, std::span<const AddressRange> ranges,
                           Duration within) {
   Seen& seen = seen_[device.ordinal()];
   const std::vector<HeldChunk> held = take_stock(seen, device);
   std::unordered_set<CUmemGenericAllocationHandle> named;
   for (const HeldChunk& one : held) {
-    for (const CUdeviceptr address : addresses) {
-      if (address - one.address < one.size) named.insert(one.chunk);
+    for (const AddressRange& range : ranges) {
+      if (range.overlaps(one)) named.insert(one.chunk);
     }
   }
   const BetterPlaces places =

@@ -42,10 +42,10 @@ class Placement {
   // Returns the bytes moved.
   Result<Size> move_out(DeviceMemory& device, Size wanted, Duration within);
 
-  // Moves the chunks at these addresses to the device, where they are not yet, and the least
+  // Moves the chunks in these ranges to the device, where they are not yet, and the least
   // recently used ones out for them. Waits at most `within` for calls and work in flight. Returns
   // whether any moved.
-  bool move_near(DeviceMemory& device, std::span<const CUdeviceptr> addresses, Duration within);
+  bool move_near(DeviceMemory& device, std::span<const AddressRange> ranges, Duration within);
 
   // The program is held still because the driver refuses to map moved memory. Each look tries
   // again.

@@ -103,5 +103,78 @@ TEST_F(GraphCopiesOfHostMemory, KeepTheirKindInAnUpdate) {
   }
 }
 
+TEST_F(GraphCopiesOfHostMemory, AreOfAnotherKindIfAnyPartIsOnTheHost) {
+  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+  const Pair before{{On::Device, On::Device}};
+  const CopyGraph graph{before.copy(), primary()};
+  for (const Sides& parts : all_sides) {
+    const GivenExec exec{graph.graph};
+    SCOPED_TRACE(parts.first == On::Host ? "first on the host" : "first on the device");
+    SCOPED_TRACE(parts.second == On::Host ? "second on the host" : "second on the device");
+    auto range = given_reservation(2 * chunk_size);
+    auto first = given_chunk(chunk_size, properties(parts.first));
+    auto second = given_chunk(chunk_size, properties(parts.second));
+    auto begin = given_mapping(range.address(), first);
+    auto end = given_mapping(range.address() + chunk_size, second);
+    ASSERT_CUDA(set_access(range.address(), range.size()));
+    const CUDA_MEMCPY3D copy = copy_of(range.address() + chunk_size / 2, before.to.address());
+    const bool is_all_on_device = parts == Sides{On::Device, On::Device};
+    EXPECT_ANSWER(is_all_on_device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE,
+                  driver().cuGraphExecMemcpyNodeSetParams(exec, graph.node, &copy, primary()));
+  }
+}
+
+// In a process of its own: where the driver copies on the host, it would touch the addresses
+// itself.
+CHILD_ROLE(exchanges_memory_under_an_instance) {
+  GIVEN(driver().cuInit(0));
+  PrimaryContext context;
+  const auto before = link.receive<std::array<On, 2>>();
+  const auto after = link.receive<std::array<On, 2>>();
+  std::array<CUdeviceptr, 2> sides{};
+  for (CUdeviceptr& side : sides) GIVEN(driver().cuMemAddressReserve(&side, chunk_size, 0, 0, 0));
+  const auto map = [&](const std::array<On, 2>& on) {
+    for (std::size_t i = 0; i < sides.size(); ++i) {
+      const GivenChunk chunk{chunk_size, properties(on[i])};
+      GIVEN(driver().cuMemMap(sides[i], chunk_size, 0, chunk.handle(), 0));
+      GIVEN(set_access(sides[i], chunk_size));
+    }
+  };
+  const auto unmap = [&] {
+    for (const CUdeviceptr side : sides) GIVEN(driver().cuMemUnmap(side, chunk_size));
+  };
+  map(before);
+  {
+    const GivenGraph graph;
+    CUgraphNode node = nullptr;
+    const CUDA_MEMCPY3D copy = copy_of(sides[0], sides[1]);
+    GIVEN(driver().cuGraphAddMemcpyNode(&node, graph, nullptr, 0, &copy, context.get()));
+    const GivenExec exec{graph};
+    unmap();
+    map(after);
+    const GivenStream stream;
+    fill_pattern(sides[0], chunk_size, 5);
+    GIVEN(synchronize());
+    GIVEN(exec.launch(stream));
+    GIVEN(driver().cuStreamSynchronize(stream));
+    expect_pattern(sides[1], chunk_size, 5);
+  }
+  unmap();
+  for (const CUdeviceptr side : sides) GIVEN(driver().cuMemAddressFree(side, chunk_size));
+}
+
+TEST_F(GraphCopiesOfHostMemory, CopyWhatIsMappedAtTheSameAddressesLater) {
+  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+  for (const Sides& first : all_sides) {
+    for (const Sides& second : all_sides) {
+      SCOPED_TRACE(name_of(first) + ", then " + name_of(second));
+      Child child{"exchanges_memory_under_an_instance"};
+      child.link().send(std::array{first.first, first.second});
+      child.link().send(std::array{second.first, second.second});
+      EXPECT_EQ(child.wait(), 0);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace cuvmm::test

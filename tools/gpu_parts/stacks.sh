@@ -5,7 +5,7 @@ runs=$(mktemp)
 trap 'rm -f "$runs"' EXIT
 status=0
 "${CUVMM_PYTHON:-python3}" -B tests/gpu/run_frameworks.py --modes traced stacks --only torch_async \
-  --starts "${CUVMM_STARTS:-5}" --rounds 6 --budget 300 --cuvmm build/bin/cuvmm --json "$runs" || status=1
+  --starts "${CUVMM_STARTS:-5}" --rounds 20 --budget 300 --cuvmm build/bin/cuvmm --json "$runs" || status=1
 python3 -B - "$runs" "$CUVMM_PART_DETAILS" <<'PYTHON' || status=1
 import json
 import sys

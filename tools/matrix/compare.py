@@ -35,7 +35,7 @@ def kind_of(one):
 
 
 def words_for(one):
-    return f"raises {one['raised']}" if "raised" in one else f"is {one.get('type')} {one.get('shape')}"
+    return f"raises {one['raised']} ({one.get('text', '')})" if "raised" in one else f"is {one.get('type')} {one.get('shape')}"
 
 
 def largest_distance(first, second, one, other):
@@ -66,7 +66,7 @@ def first_difference(native, other, spread=None):
             continue
         if kind_of(one) != kind_of(its):
             if one["name"] != its["name"]:
-                return f"{its['name']} instead of {one['name']}"
+                return f"{its['name']}, which {words_for(its)}, instead of {one['name']}"
             return f"{one['name']} {words_for(its)}, natively it {words_for(one)}"
         allowed = SPREADS * (spread or {}).get(one["name"], 0.0)
         found = largest_distance(native, other, one, its)

@@ -95,6 +95,11 @@ def effect(row, limit, free, stats):
     return figures, limit < free["physical_peak_bytes"] and stats["physical_peak_bytes"] <= limit
 
 
+def device_used():
+    """Returns the programs' device as the service numbers it, which sees all of them."""
+    return os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0] or "0"
+
+
 class Neighbour:
     """A service for the node, and a busy program that takes turns with another one there."""
 
@@ -107,7 +112,7 @@ class Neighbour:
     def __enter__(self):
         self.log = (self.folder / "service.log").open("w", encoding="utf-8")
         self.processes.append(subprocess.Popen(
-            [str(self.build / "cuvmmd"), "--socket", self.socket, "--capacity", f"0={CAPACITY}",
+            [str(self.build / "cuvmmd"), "--socket", self.socket, "--capacity", f"{device_used()}={CAPACITY}",
              *self.run_options], stderr=self.log))
         until = time.monotonic() + 20
         while not os.path.exists(self.socket) and time.monotonic() < until:

@@ -39,7 +39,7 @@ class Outputs:
         """Adds an exception. Memory that ran out is no result: the caller decides what it means."""
         if is_out_of_memory(error):
             raise error
-        self.all.append({"name": name, "raised": type(error).__name__,
+        self.all.append({"name": name, "raised": type(error).__name__, "text": str(error)[:200],
                          "digest": hashlib.sha256(type(error).__name__.encode()).hexdigest()})
 
     def digest(self):
@@ -52,4 +52,6 @@ class Outputs:
 
 def is_out_of_memory(error):
     words = f"{type(error).__name__} {error}"
-    return any(one in words for one in ("OutOfMemory", "out of memory", "RESOURCE_EXHAUSTED", "MEMORY_ALLOCATION"))
+    # The last one is what cuBLAS, cuDNN and cuFFT call it.
+    return any(one in words for one in ("OutOfMemory", "out of memory", "RESOURCE_EXHAUSTED", "MEMORY_ALLOCATION",
+                                        "ALLOC_FAILED"))
