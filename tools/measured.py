@@ -157,9 +157,9 @@ compared; [every figure]({FIGURES_LINK}) is there, beside the raw output. To mea
 
 ## Cost of a step
 
-Step times natively and under cuvmm, in turns, from the worst to the best. A figure compares the medians of the rounds;
-the brackets have the best and the worst single round. They show how far rounds of one program differ, so a program
-that was measured in only one round says little.
+Step times natively and under cuvmm, in turns, from the worst to the best. A figure is the median over the rounds of
+the step's time compared with the native one of the same round; the brackets have the quartiles. A program that was
+measured in only one round says little.
 
 {measured_summary.costs(RESULTS)}
 ## Goals

@@ -11,7 +11,7 @@ FRAMEWORKS = {"torch": "PyTorch", "transformers": "transformers", "triton": "Tri
 # What README.md says was run, and the parts that ran it.
 AREAS = (
     ("the contract suite, directly and under cuvmm", ("contract", "served")),
-    ("{frameworks}", ("frameworks", "frameworks_more")),
+    ("{frameworks}", ("frameworks", "frameworks_more", "frameworks_transformers")),
     ("their uses, memory managers and settings of cuvmm, each pair of them", ("matrix",)),
     ("CUDA runtime programs, also with memcheck", ("runtime", "memcheck")),
     ("random programs: stream order; eight threads for minutes", ("order", "endurance")),
