@@ -42,7 +42,8 @@ run_part() {  # NAME
   {
     echo "# $card, driver $driver, commit $commit"
     CUVMM_TEST_DRIVER=${CUVMM_TEST_DRIVER:-libcuda.so.1} CUVMM_PART_DETAILS=$details \
-      bash -euo pipefail "tools/gpu_parts/$1.sh" 2>&1
+      bash -euo pipefail "tools/gpu_parts/$1.sh" 2>&1 |
+      sed -uE 's#^/[^ ]*/(tests/)#\1#'  # the folder in which it was built
   } | tee "$out/$1.txt" || status=$?
   ((status == 0)) || result="failed with exit status $status"
   {

@@ -78,7 +78,7 @@ class Control {
   // Moves spilled memory in these ranges to its device, in place of memory that was used less
   // recently. For a thread inside one of the program's calls, as above. Returns whether any moved:
   // there may be no room, or the program cannot be held still.
-  bool move_near(std::span<const AddressRange> ranges, Duration within = exchanges_within);
+  bool move_near(std::span<const AddressRange> ranges, Duration within);
   // Counts only operations that found memory to move.
   const PauseTally& pauses() const { return pauses_; }
   const PauseTally& resumes() const { return resumes_; }

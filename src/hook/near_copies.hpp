@@ -30,9 +30,10 @@ struct CopiedSide {
   }
 };
 
-// Returns whether that moved any memory. For a thread inside the call.
+// Returns whether that moved any memory. Waits at most `within` for the program's work. For a
+// thread inside the call.
 template <Call call>
-bool move_near(const Forward<call>& forward, const CUDA_MEMCPY3D* copy) {
+bool move_near(const Forward<call>& forward, const CUDA_MEMCPY3D* copy, Duration within) {
   const Serving* const serving = forward.engine().serving();
   Control* const control = forward.engine().control();
   if (copy == nullptr || serving == nullptr || control == nullptr) return false;
@@ -43,7 +44,15 @@ bool move_near(const Forward<call>& forward, const CUDA_MEMCPY3D* copy) {
   const CopiedSide to{copy->dstMemoryType, copy->dstDevice, copy->dstXInBytes, copy->dstY,
                       copy->dstZ,          copy->dstPitch,  copy->dstHeight};
   const std::array ranges{from.range(*copy), to.range(*copy)};
-  return control->move_near(ranges);
+  return control->move_near(ranges, within);
+}
+
+// For a copy that is added. The call succeeds without the move, and must not seem to hang if the
+// program's work waits for the program.
+template <Call call>
+void try_to_move_near(const Forward<call>& forward, const CUDA_MEMCPY3D* copy) {
+  constexpr Duration half_a_second{500'000};
+  move_near(forward, copy, half_a_second);
 }
 
 inline const CUDA_MEMCPY3D* copy_of(const CUgraphNodeParams* node) {

@@ -2,8 +2,10 @@
 // With VMM_SPILL, memory that calls name moves to the device, and memory that no call has named for
 // a long time moves out.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
@@ -232,6 +234,20 @@ TEST_F(GraphsPlacedByUse, ACopyOfSpilledMemoryMovesItInWhenItIsAdded) {
   const CUDA_MEMCPY3D other = copy(next, to);
   EXPECT_EQ(through_door<Call::cuGraphMemcpyNodeSetParams>(node_, &other), CUDA_SUCCESS);
   EXPECT_TRUE(is_near(next));
+}
+
+// The work may be waiting for what the program does next.
+TEST_F(GraphsPlacedByUse, ACopyIsAddedWithoutTheMoveIfWorkDoesNotEnd) {
+  std::atomic<bool> may_end{false};
+  const CUhostFn wait = [](void* flag) {
+    while (!static_cast<std::atomic<bool>*>(flag)->load()) ::usleep(1000);
+  };
+  ASSERT_EQ(through_door<Call::cuLaunchHostFunc>(nullptr, wait, &may_end), CUDA_SUCCESS);
+  const CUdeviceptr spilled = block_that_is(false);
+  add_copy(spilled, block_that_is(true));
+  EXPECT_FALSE(is_near(spilled));
+  may_end = true;
+  EXPECT_EQ(through_door<Call::cuCtxSynchronize>(), CUDA_SUCCESS);
 }
 
 // Nothing may be moved during a capture.

@@ -4,8 +4,6 @@
 counts=$(mktemp)
 trap 'rm -f "$counts"' EXIT
 status=0
-# Remove the build folder from paths.
-build/bin/cuvmm_contract_tests --gtest_brief=1 --gtest_output="json:$counts" |
-  sed -E 's#^/[^ ]*/(tests/)#\1#' || status=$?
+build/bin/cuvmm_contract_tests --gtest_brief=1 --gtest_output="json:$counts" || status=$?
 { sed '/^  "name"/,$d' "$counts"; printf '  "suite": "contract"\n}\n'; } >"$CUVMM_PART_DETAILS"
 exit "$status"

@@ -8,14 +8,15 @@ namespace {
 
 template <Call call, class... Arguments>
 CUresult add(const Forward<call>& forward, const CUDA_MEMCPY3D* copy, Arguments... arguments) {
-  move_near(forward, copy);
+  try_to_move_near(forward, copy);
   return forward(arguments...);
 }
 
 template <Call call, class... Arguments>
 CUresult update(const Forward<call>& forward, const CUDA_MEMCPY3D* copy, Arguments... arguments) {
   const CUresult answer = forward(arguments...);
-  if (answer != CUDA_ERROR_INVALID_VALUE || !move_near(forward, copy)) [[likely]]
+  constexpr Duration five_seconds{5'000'000};
+  if (answer != CUDA_ERROR_INVALID_VALUE || !move_near(forward, copy, five_seconds)) [[likely]]
     return answer;
   return forward(arguments...);
 }

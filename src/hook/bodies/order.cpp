@@ -130,7 +130,7 @@ CUresult add_node(const Forward<call>& forward, const CUgraphNodeParams* paramet
   if (parameters != nullptr && parameters->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT) {
     return used_by_graphs(forward, arguments...);
   }
-  move_near(forward, copy_of(parameters));
+  try_to_move_near(forward, copy_of(parameters));
   return forward(arguments...);
 }
 
