@@ -4,6 +4,9 @@
 #include <string>
 
 #include "streams_support.hpp"
+#include "support/child.hpp"
+#include "support/kernels.hpp"
+#include "support/memory.hpp"
 
 namespace cuvmm::test {
 namespace {
