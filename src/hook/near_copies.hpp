@@ -21,8 +21,9 @@ struct CopiedSide {
 
   AddressRange range(const CUDA_MEMCPY3D& copy) const {
     if (type != CU_MEMORYTYPE_DEVICE && type != CU_MEMORYTYPE_UNIFIED) return {};
-    const Size row = pitch != 0 ? pitch : copy.WidthInBytes;
-    const Size slice = row * (height != 0 ? height : copy.Height);
+    // A pitch or height of 0 means the size that the copy itself needs.
+    const Size row = pitch != 0 ? pitch : x + copy.WidthInBytes;
+    const Size slice = row * (height != 0 ? height : y + copy.Height);
     const Size rows = copy.Height == 0 ? 0 : copy.Height - 1;
     const Size slices = copy.Depth == 0 ? 0 : copy.Depth - 1;
     return {.address = address + x + y * row + z * slice,

@@ -32,6 +32,11 @@ struct AskedSide {
   CUarray array;
   Size x, y, z;
   Size pitch, height;
+
+  // Measured: a side of type HOST may also name device memory, and is then treated as such.
+  CUdeviceptr base() const {
+    return type == CU_MEMORYTYPE_HOST ? reinterpret_cast<CUdeviceptr>(host) : device_address;
+  }
 };
 
 AskedSide source_of(const CUDA_MEMCPY3D& asked) {
@@ -109,10 +114,7 @@ CUresult place_in_array(const AskedSide& asked, const Extent3& extent, CopySide*
 CUresult place(const AskedSide& asked, const Extent3& extent, int device, Use use, CopySide* side) {
   side->device = device;
   if (asked.type == CU_MEMORYTYPE_ARRAY) return place_in_array(asked, extent, side);
-  // Measured: a side of type HOST may also name device memory, and is then treated as such.
-  const CUdeviceptr base = asked.type == CU_MEMORYTYPE_HOST
-                               ? reinterpret_cast<CUdeviceptr>(asked.host)
-                               : asked.device_address;
+  const CUdeviceptr base = asked.base();
   if (base == 0) return CUDA_ERROR_INVALID_VALUE;
   Size span = 0;
   CUresult answer = place_rows(base, asked, extent, side, &span);
@@ -122,6 +124,16 @@ CUresult place(const AskedSide& asked, const Extent3& extent, int device, Use us
   const bool may_be_pageable = asked.type != CU_MEMORYTYPE_DEVICE;
   return side->memory.place == MemoryPlace::Pageable && !may_be_pageable ? CUDA_ERROR_INVALID_VALUE
                                                                          : CUDA_SUCCESS;
+}
+
+CopiedRange range_of(const AskedSide& asked, const CUDA_MEMCPY3D& copy) {
+  const Extent3 extent{copy.WidthInBytes, copy.Height, copy.Depth};
+  if (asked.type == CU_MEMORYTYPE_ARRAY || extent.is_empty()) return {};
+  CopySide side;
+  CopiedRange range;
+  const CUresult placed = place_rows(asked.base(), asked, extent, &side, &range.size);
+  range.address = side.address;
+  return placed == CUDA_SUCCESS ? range : CopiedRange{};
 }
 
 bool is_memory_type(CUmemorytype type) {
@@ -137,6 +149,13 @@ bool has_bytes(CUdeviceptr address) {
 }
 
 }  // namespace
+
+CopiedRange source_range(const CUDA_MEMCPY3D& copy) {
+  return range_of(source_of(copy), copy);
+}
+CopiedRange target_range(const CUDA_MEMCPY3D& copy) {
+  return range_of(target_of(copy), copy);
+}
 
 CUresult CopyPlan::make(const CUDA_MEMCPY3D& asked, int source_device, int target_device,
                         CopyPlan* plan) {

@@ -83,6 +83,15 @@ Operation copy_operation(const CUDA_MEMCPY3D& asked, const Context& context);
 CUresult check_set(const CUDA_MEMSET_NODE_PARAMS& asked, const Context& context);
 Operation set_operation(const CUDA_MEMSET_NODE_PARAMS& asked, const Context& context);
 
+// The addresses from the first byte of a side to its last; empty for an array, and for parameters
+// that are refused.
+struct CopiedRange {
+  CUdeviceptr address = 0;
+  Size size = 0;
+};
+CopiedRange source_range(const CUDA_MEMCPY3D& copy);
+CopiedRange target_range(const CUDA_MEMCPY3D& copy);
+
 // One dimension. The addresses of sides of type HOST go into the host members, others into the
 // device members.
 CUDA_MEMCPY3D linear_copy(CUmemorytype to_type, CUdeviceptr to, CUmemorytype from_type,

@@ -2,6 +2,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "sim/copy_plan.hpp"
 #include "sim/graph_exec.hpp"
 #include "sim/module.hpp"
 #include "sim/process.hpp"
@@ -56,11 +57,10 @@ CUgraphExecUpdateResult may_become(const Node& our, const Node& their) {
              : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
 }
 
-MappedSide side_at(CUmemorytype type, CUdeviceptr address, Size size) {
+MappedSide side_at(const CopiedRange& range) {
   using Kind = MappedSide::Kind;
-  MappedSide side{.address = address};
-  if (type != CU_MEMORYTYPE_DEVICE && type != CU_MEMORYTYPE_UNIFIED) return side;
-  for (CUdeviceptr at = address; at < address + size;) {
+  MappedSide side{.address = range.address};
+  for (CUdeviceptr at = range.address; at < range.address + range.size;) {
     const auto mapping = Process::get().space().mapping_at(at);
     if (!mapping) return {};
     const Kind here = mapping->chunk->device() == nullptr ? Kind::OnHost : Kind::OnDevices;
@@ -68,19 +68,6 @@ MappedSide side_at(CUmemorytype type, CUdeviceptr address, Size size) {
     at = mapping->end();
   }
   return side;
-}
-Size size_of(const CUDA_MEMCPY3D& copy, Size pitch, Size height) {
-  const Size rows = copy.Height > 1 ? pitch * (copy.Height - 1) : 0;
-  const Size slices = copy.Depth > 1 ? pitch * height * (copy.Depth - 1) : 0;
-  return copy.WidthInBytes + rows + slices;
-}
-MappedSide source_of(const CUDA_MEMCPY3D& copy) {
-  return side_at(copy.srcMemoryType, copy.srcDevice + copy.srcXInBytes,
-                 size_of(copy, copy.srcPitch, copy.srcHeight));
-}
-MappedSide target_of(const CUDA_MEMCPY3D& copy) {
-  return side_at(copy.dstMemoryType, copy.dstDevice + copy.dstXInBytes,
-                 size_of(copy, copy.dstPitch, copy.dstHeight));
 }
 
 // The memory at the same address may have moved since: the driver does not look again.
@@ -98,23 +85,23 @@ const CUDA_MEMCPY3D* copy_of(const NodeWork& work) {
 
 void note_sides_of_copy(Node& node) {
   if (const CUDA_MEMCPY3D* const copy = copy_of(node.work)) {
-    node.copies_from = source_of(*copy);
-    node.copies_to = target_of(*copy);
+    node.copies_from = side_at(source_range(*copy));
+    node.copies_to = side_at(target_range(*copy));
   }
 }
 
 bool may_take(const Node& node, const NodeWork& work) {
   const CUDA_MEMCPY3D* const copy = copy_of(work);
-  return copy == nullptr || (may_become(node.copies_from, source_of(*copy)) &&
-                             may_become(node.copies_to, target_of(*copy)));
+  return copy == nullptr || (may_become(node.copies_from, side_at(source_range(*copy))) &&
+                             may_become(node.copies_to, side_at(target_range(*copy))));
 }
 
 void take(Node& node, NodeWork& work) {
   std::swap(node.work.operation, work.operation);
   node.work.context = work.context;
   if (const CUDA_MEMCPY3D* const copy = copy_of(node.work)) {
-    node.copies_from.address = copy->srcDevice + copy->srcXInBytes;
-    node.copies_to.address = copy->dstDevice + copy->dstXInBytes;
+    node.copies_from.address = source_range(*copy).address;
+    node.copies_to.address = target_range(*copy).address;
   }
 }
 

@@ -31,16 +31,6 @@ CUmemAllocationProp properties(On on) {
       host_node_location(std::max(0, attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID))));
 }
 
-CUDA_MEMCPY3D copy_of(CUdeviceptr from, CUdeviceptr to) {
-  CUDA_MEMCPY3D copy{};
-  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-  copy.srcDevice = from;
-  copy.dstDevice = to;
-  copy.WidthInBytes = chunk_size;
-  copy.Height = copy.Depth = 1;
-  return copy;
-}
-
 class GraphCopiesOfHostMemory : public DriverContract {
  protected:
   // Memory for both sides of a copy.
@@ -48,7 +38,7 @@ class GraphCopiesOfHostMemory : public DriverContract {
     explicit Pair(const Sides& sides)
         : from(given_mapped(1, chunk_size, properties(sides.first))),
           to(given_mapped(1, chunk_size, properties(sides.second))) {}
-    CUDA_MEMCPY3D copy() const { return copy_of(from.address(), to.address()); }
+    CUDA_MEMCPY3D copy() const { return linear_copy(from.address(), to.address(), chunk_size); }
     GivenMapped from;
     GivenMapped to;
   };
@@ -120,7 +110,8 @@ TEST_F(GraphCopiesOfHostMemory, AreOfAnotherKindIfAnyPartIsOnTheHost) {
     auto begin = given_mapping(range.address(), first);
     auto end = given_mapping(range.address() + chunk_size, second);
     ASSERT_CUDA(set_access(range.address(), range.size()));
-    const CUDA_MEMCPY3D copy = copy_of(range.address() + chunk_size / 2, before.to.address());
+    const CUDA_MEMCPY3D copy =
+        linear_copy(range.address() + chunk_size / 2, before.to.address(), chunk_size);
     const bool is_all_on_device = parts == Sides{On::Device, On::Device};
     EXPECT_ANSWER(is_all_on_device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE,
                   driver().cuGraphExecMemcpyNodeSetParams(exec, graph.node, &copy, primary()));
@@ -150,7 +141,7 @@ CHILD_ROLE(exchanges_memory_under_an_instance) {
   {
     const GivenGraph graph;
     CUgraphNode node = nullptr;
-    const CUDA_MEMCPY3D copy = copy_of(sides[0], sides[1]);
+    const CUDA_MEMCPY3D copy = linear_copy(sides[0], sides[1], chunk_size);
     GIVEN(driver().cuGraphAddMemcpyNode(&node, graph, nullptr, 0, &copy, context.get()));
     const GivenExec exec{graph};
     unmap();

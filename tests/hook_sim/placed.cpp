@@ -16,6 +16,7 @@
 #include "hook_sim/doors.hpp"
 #include "hook_sim/told.hpp"
 #include "support/kernels.hpp"
+#include "support/memory.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -148,7 +149,7 @@ class GraphsPlacedByUse : public PlacedByUse {
     for (const CUdeviceptr one : blocks_) through_door<Call::cuMemFree_v2>(one);
   }
   static bool is_near(CUdeviceptr address) { return bytes_near(address, small) == small; }
-  // A block that is near, or that is not, but none of these.
+  // The first block that lies there, except for those in `but`.
   CUdeviceptr block_that_is(bool near, std::initializer_list<CUdeviceptr> but = {}) const {
     for (const CUdeviceptr one : blocks_) {
       const bool is_excluded = std::find(but.begin(), but.end(), one) != but.end();
@@ -158,13 +159,7 @@ class GraphsPlacedByUse : public PlacedByUse {
     return 0;
   }
   static CUDA_MEMCPY3D copy(CUdeviceptr from, CUdeviceptr to) {
-    CUDA_MEMCPY3D copy{};
-    copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-    copy.srcDevice = from;
-    copy.dstDevice = to;
-    copy.WidthInBytes = small;
-    copy.Height = copy.Depth = 1;
-    return copy;
+    return linear_copy(from, to, small);
   }
   void add_copy(CUdeviceptr from, CUdeviceptr to) {
     const CUDA_MEMCPY3D wanted = copy(from, to);

@@ -93,10 +93,7 @@ TEST_F(SpilledChunks, HotOnesReplaceColdOnes) {
 // What the node's service may ask for.
 TEST_F(SpilledChunks, CountAsColdOnceTheProgramHasNotUsedThem) {
   BoundedLessor lessor{64 * granule};
-  MemorySettings chosen = settings();
-  chosen.limit = SizeLimit::none();
-  chosen.lessor = &lessor;
-  Program program{driver(), chosen};
+  Program program{driver(), leased_settings(lessor)};
   OwnVirtualMemory own{program, 64 * MiB};
   own.add(0, 2 * granule);
   own.add(8 * granule, 2 * granule);
@@ -123,10 +120,7 @@ TEST_F(SpilledChunks, CountAsColdOnceTheProgramHasNotUsedThem) {
 // A tensor may reach over several chunks, and calls name only its beginning.
 TEST_F(SpilledChunks, AreInUseWithTheOneBeforeThemUnlessNamedThemselves) {
   BoundedLessor lessor{64 * granule};
-  MemorySettings chosen = settings();
-  chosen.limit = SizeLimit::none();
-  chosen.lessor = &lessor;
-  Program program{driver(), chosen};
+  Program program{driver(), leased_settings(lessor)};
   OwnVirtualMemory own{program, 64 * MiB};
   for (Size i = 0; i < 4; ++i) own.add(i * granule, granule);
   LastUses uses;

@@ -128,9 +128,7 @@ TEST_F(SpilledChunks, StayOnTheHostDuringAPause) {
 
 TEST_F(SpilledChunks, AreThoseThatTheLeaseHasNoRoomFor) {
   BoundedLessor lessor{2 * granule};
-  MemorySettings chosen = settings();
-  chosen.limit = SizeLimit::none();
-  chosen.lessor = &lessor;
+  MemorySettings chosen = leased_settings(lessor);
   chosen.node_wait = Duration{1'000};
   Program program{driver(), chosen};
   OwnVirtualMemory own{program, 32 * MiB};

@@ -43,6 +43,13 @@ class SpilledChunks : public PauseTest {
     chosen.wait = Duration{1'000};
     return chosen;
   }
+  // Bounded by the lease alone.
+  static MemorySettings leased_settings(BoundedLessor& lessor) {
+    MemorySettings chosen = settings();
+    chosen.limit = SizeLimit::none();
+    chosen.lessor = &lessor;
+    return chosen;
+  }
   static Size spilled(Program& program) {
     return device_of(program).store().spilled().physical_in_use;
   }

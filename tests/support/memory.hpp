@@ -126,6 +126,17 @@ class GivenMapped {
   std::vector<GivenMapping> mappings_;
 };
 
+// From one range of device memory to another, in the form that graphs take.
+inline CUDA_MEMCPY3D linear_copy(CUdeviceptr from, CUdeviceptr to, Size size) {
+  CUDA_MEMCPY3D copy{};
+  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = from;
+  copy.dstDevice = to;
+  copy.WidthInBytes = size;
+  copy.Height = copy.Depth = 1;
+  return copy;
+}
+
 inline GivenBlocking given_blocking(Size size) {
   return GivenBlocking{size};
 }
