@@ -63,20 +63,23 @@ target_compile_options(cuvmm_compile INTERFACE -ftls-model=initial-exec)
 # The preload library omits code that only tests, the command line or the peer of a connection use.
 target_compile_options(cuvmm_compile INTERFACE -ffunction-sections -fdata-sections)
 # Code that is in every preloaded program but off the path of frequent calls is optimised for size.
-# Such files are compiled separately, whatever CUVMM_TOGETHER says.
 option(CUVMM_SMALL "make small what is seldom called" ON)
-# cuvmm_made_small(FOLDER SOURCES file.cpp ... [FAST file ...]): optimises the sources for size, except
-# for the FAST ones, which are named without FOLDER and ".cpp".
-function(cuvmm_made_small folder)
-  cmake_parse_arguments(arg "" "" "SOURCES;FAST" ${ARGN})
+# cuvmm_made_small(TARGET FOLDER [FAST file ...]): optimises the target for size, except for its FAST
+# files, which are named without FOLDER and ".cpp". Those are compiled separately, whatever
+# CUVMM_TOGETHER says.
+function(cuvmm_made_small target folder)
+  cmake_parse_arguments(arg "" "" "FAST" ${ARGN})
+  get_target_property(sources ${target} SOURCES)
+  list(TRANSFORM arg_FAST PREPEND "${folder}/")
+  list(TRANSFORM arg_FAST APPEND ".cpp")
   foreach(file ${arg_FAST})
-    if(NOT "${folder}/${file}.cpp" IN_LIST arg_SOURCES)
-      message(FATAL_ERROR "${folder} has no file ${file}.cpp to optimise for speed.")
+    if(NOT file IN_LIST sources)
+      message(FATAL_ERROR "${target} has no ${file} to optimise for speed.")
     endif()
-    list(REMOVE_ITEM arg_SOURCES "${folder}/${file}.cpp")
   endforeach()
   if(CUVMM_SMALL AND NOT CUVMM_SANITIZE)
-    set_source_files_properties(${arg_SOURCES} PROPERTIES COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-Os>")
+    target_compile_options(${target} PRIVATE "$<$<NOT:$<CONFIG:Debug>>:-Os>")
+    set_source_files_properties(${arg_FAST} PROPERTIES COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-O2>")
   endif()
 endfunction()
 # A C caller may pass any number as an enum, and the driver must handle it.
