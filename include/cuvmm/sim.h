@@ -55,8 +55,9 @@ typedef void (*cuvmm_sim_kernel)(const cuvmm_sim_launch* launch);
 void cuvmm_sim_set_kernel(const char* entry, cuvmm_sim_kernel kernel);
 
 /* The same as VMM_SIM_FAULT, from inside the program. "cuMemMap:7=CUDA_ERROR_OUT_OF_MEMORY" fails
- * the seventh call of cuMemMap from now on. Separate several faults with commas; NULL or "" removes
- * all. Returns 0, or -1 if the text does not parse. */
+ * the seventh call of cuMemMap from now on; "cuMemMap:7=SIGKILL" lets it do its work and kills the
+ * process as it returns. Separate several faults with commas; NULL or "" removes all. Returns 0, or
+ * -1 if the text does not parse. */
 int cuvmm_sim_set_faults(const char* faults);
 
 /* Counters of one device, exact at the moment of the call. */

@@ -22,8 +22,9 @@ bool is_fault(std::string_view text) {
     return false;
   }
   const auto number = read_integer(text.substr(colon + 1, equals - colon - 1));
+  const std::string_view effect = text.substr(equals + 1);
   return is_function(text.substr(0, colon)) && number && *number >= 1 &&
-         text.substr(equals + 1).starts_with("CUDA_ERROR_");
+         (effect == "SIGKILL" || effect.starts_with("CUDA_ERROR_"));
 }
 
 // "cuMemMap=25us"
@@ -48,8 +49,8 @@ bool all_parts(std::string_view text, bool (*is_one)(std::string_view)) {
 std::optional<OptionProblem> problem_of_calls(const std::string& option, const std::string& value) {
   if (without_outer_blanks(value).empty()) return {};
   if (option == "VMM_SIM_FAULT" && !all_parts(value, &is_fault)) {
-    return OptionProblem{option, value,
-                         "allowed: FUNCTION:NUMBER=CUDA_ERROR_..., several with commas"};
+    return OptionProblem{
+        option, value, "allowed: FUNCTION:NUMBER=CUDA_ERROR_... or =SIGKILL, several with commas"};
   }
   if (option == "VMM_SIM_DELAY" && !all_parts(value, &is_delay)) {
     return OptionProblem{option, value,

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/entry.hpp"
 
+#include <unistd.h>
+
 #include <atomic>
+#include <csignal>
 #include <mutex>
 #include <set>
 #include <string>
@@ -37,7 +40,18 @@ constexpr int since_versions[] = {
 #undef CUVMM_API_OLD
 };
 
-CUresult may_enter(Row row, std::optional<CallOnCard>& inside) {
+}  // namespace
+
+Entry::Entry(Row row, Flavour flavour) : answer_(enter(row)), outer_(flavour_now) {
+  flavour_now = flavour;
+}
+
+Entry::~Entry() {
+  flavour_now = outer_;
+  if (is_last_) ::kill(::getpid(), SIGKILL);
+}
+
+CUresult Entry::enter(Row row) {
   if (since_versions[static_cast<std::size_t>(row)] > settings().driver) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
@@ -46,23 +60,15 @@ CUresult may_enter(Row row, std::optional<CallOnCard>& inside) {
     if (process.is_forked_child() || !process.started()) return CUDA_ERROR_NOT_INITIALIZED;
     if (host_functions_deep != 0) return CUDA_ERROR_NOT_PERMITTED;
   }
-  if (!works_before_start(row)) inside.emplace(process.card());
-  if (const CUresult fault = faults_before(row); fault != CUDA_SUCCESS) return fault;
+  if (!works_before_start(row)) inside_.emplace(process.card());
+  const Interfered interfered = interfere_before(row);
+  is_last_ = interfered.is_last;
+  if (interfered.answer != CUDA_SUCCESS) return interfered.answer;
   cost_of(row, 0);
   if (!works_before_start(row)) wait_behind_frees(row);
   // In a forked child, the queues may be locked forever by a thread that exists only in the parent.
   if (!process.is_forked_child()) run_random_queues();
   return CUDA_SUCCESS;
-}
-
-}  // namespace
-
-Entry::Entry(Row row, Flavour flavour) : answer_(may_enter(row, inside_)), outer_(flavour_now) {
-  flavour_now = flavour;
-}
-
-Entry::~Entry() {
-  flavour_now = outer_;
 }
 
 Flavour current_flavour() {

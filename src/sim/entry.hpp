@@ -23,7 +23,10 @@ class Entry {
   CUresult answer() const { return answer_; }
 
  private:
+  CUresult enter(Row row);
+
   std::optional<CallOnCard> inside_;
+  bool is_last_ = false;  // the process dies as this call returns
   CUresult answer_;
   Flavour outer_;
 };

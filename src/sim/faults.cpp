@@ -48,9 +48,16 @@ std::optional<Name> name_index(std::string_view name) {
 
 struct Fault {
   Name name;
-  std::uint64_t calls_left;  // the call that makes it 0 fails
-  CUresult error;
+  std::uint64_t calls_left;  // it strikes the call that makes this 0
+  Interfered effect;
 };
+
+std::optional<Interfered> parse_effect(std::string_view text) {
+  if (text == "SIGKILL") return Interfered{.is_last = true};
+  const auto error = error_named(text);
+  if (!error || *error == CUDA_SUCCESS) return std::nullopt;
+  return Interfered{.answer = *error};
+}
 
 struct Delay {
   Name name;
@@ -78,9 +85,9 @@ std::optional<Fault> parse_fault(std::string_view text) {
   }
   const auto name = name_index(text.substr(0, colon));
   const auto which = read_integer(text.substr(colon + 1, equals - colon - 1));
-  const auto error = error_named(text.substr(equals + 1));
-  if (!name || !which || *which < 1 || !error || *error == CUDA_SUCCESS) return std::nullopt;
-  return Fault{*name, static_cast<std::uint64_t>(*which), *error};
+  const auto effect = parse_effect(text.substr(equals + 1));
+  if (!name || !which || *which < 1 || !effect) return std::nullopt;
+  return Fault{*name, static_cast<std::uint64_t>(*which), *effect};
 }
 
 std::optional<Delay> parse_delay(std::string_view text) {
@@ -100,11 +107,11 @@ class Interference {
     return *interference;
   }
 
-  CUresult before(Row row) {
+  Interfered before(Row row) {
     const Name name = names_[static_cast<std::size_t>(row)];
     calls_[name].fetch_add(1, std::memory_order_relaxed);
     wait(delays_[name].load(std::memory_order_relaxed));
-    return faulty_.load(std::memory_order_relaxed) ? fault_of(name) : CUDA_SUCCESS;
+    return faulty_.load(std::memory_order_relaxed) ? fault_of(name) : Interfered{};
   }
 
   bool set_faults(std::string_view text) {
@@ -148,7 +155,7 @@ class Interference {
  private:
   Interference() : names_(names_of_rows()) {
     complain_unless(set_faults(settings().fault), "VMM_SIM_FAULT", settings().fault,
-                    "FUNCTION:NUMBER=CUDA_ERROR_..., several with commas");
+                    "FUNCTION:NUMBER=CUDA_ERROR_... or =SIGKILL, several with commas");
     complain_unless(set_delays(settings().delay), "VMM_SIM_DELAY", settings().delay,
                     "FUNCTION=TIME (cuMemMap=25us), several with commas");
   }
@@ -160,16 +167,16 @@ class Interference {
               allowed);
   }
 
-  CUresult fault_of(Name name) {
+  Interfered fault_of(Name name) {
     const Holding holding{lock_};
-    CUresult answer = CUDA_SUCCESS;
+    Interfered effect;
     std::erase_if(faults_, [&](Fault& fault) {
       if (fault.name != name || --fault.calls_left != 0) return false;
-      answer = fault.error;
+      effect = fault.effect;
       return true;
     });
     faulty_.store(!faults_.empty());
-    return answer;
+    return effect;
   }
 
   // Sleeping is accurate only to some 50 microseconds, so the rest is spent spinning.
@@ -194,7 +201,7 @@ class Interference {
 
 }  // namespace
 
-CUresult faults_before(Row row) {
+Interfered interfere_before(Row row) {
   return Interference::get().before(row);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fault injection and call counts for tests: let the n-th call fail, delay calls, count them.
+// Fault injection and call counts for tests: let the n-th call fail or be the process's last one,
+// delay calls, count them.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +11,17 @@
 
 namespace cuvmm::sim {
 
-// Counts the call and waits for its delay. Returns CUDA_SUCCESS, or the error that this call has to
-// return.
-CUresult faults_before(Row row);
+struct Interfered {
+  CUresult answer = CUDA_SUCCESS;  // or the error that this call has to return
+  bool is_last = false;            // the process dies as the call returns
+};
 
-// For example "cuMemMap:7=CUDA_ERROR_OUT_OF_MEMORY,cuMemCreate:1=CUDA_ERROR_OUT_OF_MEMORY". Counts
-// from now on, and replaces all faults that were set before. If the text does not parse, returns
-// false and changes nothing.
+// Counts the call and waits for its delay.
+Interfered interfere_before(Row row);
+
+// For example "cuMemMap:7=CUDA_ERROR_OUT_OF_MEMORY,cuMemCreate:1=SIGKILL". Counts from now on, and
+// replaces all faults that were set before. If the text does not parse, returns false and changes
+// nothing.
 bool set_faults(std::string_view text);
 
 // For example "cuMemMap=25us,cuLaunchKernel=3us". Same rules as for set_faults().

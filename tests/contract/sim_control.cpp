@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The simulated driver's own interface (cuvmm/sim.h).
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdio>
 #include <fstream>
@@ -253,6 +256,28 @@ TEST_F(SimControl, FaultsAreSetByTheEnvironmentToo) {
   EXPECT_EQ(run_child("finds_the_first_allocation_failing", {},
                       {"VMM_SIM_FAULT=cuMemAlloc:1=CUDA_ERROR_OUT_OF_MEMORY"}),
             0);
+}
+
+CHILD_ROLE(dies_after_copying_a_letter) {
+  const PrimaryContext context;
+  const GivenBlocking memory{1 * MiB};
+  GIVEN(driver().cuMemsetD8(memory.address(), 'x', 1));
+  const int file = ::open(arguments.at(0).c_str(), O_RDWR);
+  void* const letter = ::mmap(nullptr, 1, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  ASSERT_NE(letter, MAP_FAILED);
+  (void)driver().cuMemcpyDtoH(letter, memory.address(), 1);
+  ADD_FAILURE() << "it outlived its last call";
+}
+
+TEST_F(SimControl, AProcessDiesAfterItsLastCallHasDoneItsWork) {
+  NEEDS_THE_DRIVERS_OWN_MEMORY();
+  const std::string file = ::testing::TempDir() + "cuvmm-letter-" + std::to_string(::getpid());
+  std::ofstream{file} << '-';
+  EXPECT_EQ(
+      run_child("dies_after_copying_a_letter", {file}, {"VMM_SIM_FAULT=cuMemcpyDtoH:1=SIGKILL"}),
+      128 + SIGKILL);
+  EXPECT_EQ(std::ifstream{file}.get(), 'x');
+  std::remove(file.c_str());
 }
 
 CHILD_ROLE(finds_allocation_slow) {

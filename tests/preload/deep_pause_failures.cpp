@@ -18,6 +18,12 @@
 namespace cuvmm::test {
 namespace {
 
+std::string name_of_call(const ::testing::TestParamInfo<const char*>& call) {
+  std::string name = call.param;
+  std::replace(name.begin(), name.end(), ':', '_');
+  return name;
+}
+
 struct Refusal {
   const char* call;
   const char* answer;
@@ -97,41 +103,36 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values("cuCheckpointProcessGetState:1", "cuCheckpointProcessGetState:2",
                       "cuCheckpointProcessRestore:1", "cuCheckpointProcessGetState:3",
                       "cuCheckpointProcessUnlock:1", "cuCheckpointProcessGetState:4"),
-    [](const auto& call) {
-      std::string name = call.param;
-      std::replace(name.begin(), name.end(), ':', '_');
-      return name;
-    });
+    name_of_call);
 
 class DeepPauseKilled : public DeepPause, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(DeepPauseKilled, AResumeGoesOnFromThere) {
-  const Finished finished = run_beside(killed_at(GetParam(), "pause --deep") + resume());
+  const Finished finished = run_beside(killed_after(GetParam(), "pause --deep") + resume());
   EXPECT_TRUE(says(finished, "killed 137"));
   EXPECT_TRUE(says(finished, "resume 0"));
   expect_all_right(finished);
 }
 
 TEST_P(DeepPauseKilled, AnotherDeepPauseGoesOnFromThere) {
-  const Finished finished = run_beside(killed_at(GetParam(), "pause --deep") + pause() + resume());
+  const Finished finished =
+      run_beside(killed_after(GetParam(), "pause --deep") + pause() + resume());
   EXPECT_TRUE(says(finished, "killed 137"));
   EXPECT_TRUE(says(finished, "pause 0"));
   EXPECT_TRUE(says(finished, "resume 0"));
   expect_all_right(finished);
 }
 
-INSTANTIATE_TEST_SUITE_P(Before, DeepPauseKilled,
-                         ::testing::Values("cuCheckpointProcessGetState", "cuCheckpointProcessLock",
-                                           "cuCheckpointProcessCheckpoint"),
-                         [](const auto& call) { return call.param; });
+// After the checkpoint, nobody has told the program that it is off the card.
+INSTANTIATE_TEST_SUITE_P(After, DeepPauseKilled,
+                         ::testing::Values("cuCheckpointProcessGetState:1",
+                                           "cuCheckpointProcessLock:1",
+                                           "cuCheckpointProcessCheckpoint:1"),
+                         name_of_call);
 
-// The program is stopped, so that the command cannot tell it that it is off the card.
-TEST_F(DeepPause, AResumeGoesOnAfterAKillBehindTheCheckpoint) {
+TEST_F(DeepPause, AResumeAfterAKillBehindTheCheckpointSaysThatItIsBack) {
   const Finished finished =
-      run_beside("VMM_SIM_DELAY=cuCheckpointProcessCheckpoint=600ms " + cli() +
-                 " pause --deep $program & helper=$!; sleep 0.4; kill -STOP $program; sleep 0.8\n"
-                 "kill -9 $helper; wait $helper; echo \"killed $?\"; kill -CONT $program\n" +
-                 resume());
+      run_beside(killed_after("cuCheckpointProcessCheckpoint:1", "pause --deep") + resume());
   EXPECT_TRUE(says(finished, "killed 137"));
   EXPECT_TRUE(says(finished, "back on the device"));
   expect_all_right(finished);
@@ -140,28 +141,27 @@ TEST_F(DeepPause, AResumeGoesOnAfterAKillBehindTheCheckpoint) {
 class DeepResumeKilled : public DeepPause, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(DeepResumeKilled, AnotherResumeGoesOnFromThere) {
-  const Finished finished = run_beside(pause() + killed_at(GetParam(), "resume") + resume());
+  const Finished finished = run_beside(pause() + killed_after(GetParam(), "resume") + resume());
   EXPECT_TRUE(says(finished, "pause 0"));
   EXPECT_TRUE(says(finished, "killed 137"));
   EXPECT_TRUE(says(finished, "resume 0"));
   expect_all_right(finished);
 }
 
-INSTANTIATE_TEST_SUITE_P(Before, DeepResumeKilled,
-                         ::testing::Values("cuCheckpointProcessGetState",
-                                           "cuCheckpointProcessRestore",
-                                           "cuCheckpointProcessUnlock"),
-                         [](const auto& call) { return call.param; });
+INSTANTIATE_TEST_SUITE_P(After, DeepResumeKilled,
+                         ::testing::Values("cuCheckpointProcessGetState:1",
+                                           "cuCheckpointProcessRestore:1",
+                                           "cuCheckpointProcessGetState:3",
+                                           "cuCheckpointProcessUnlock:1",
+                                           "cuCheckpointProcessGetState:4"),
+                         name_of_call);
 
 // What it needs on the card is known, though the command that took it off died first.
 TEST_F(DeepPause, WithoutRoomAfterAKillTheDriverIsNotAskedToRestore) {
-  const Finished finished =
-      run_beside("VMM_SIM_DELAY=cuCheckpointProcessCheckpoint=600ms " + cli() +
-                 " pause --deep $program & helper=$!; sleep 0.4; kill -STOP $program; sleep 0.8\n"
-                 "kill -9 $helper; wait $helper; kill -CONT $program\n" +
-                 on_card() + "-- " + example("take_turns") +
-                 " --mib 128 --steps 60 --rest 50 & other=$!; sleep 1\n" + resume() +
-                 "wait $other\n" + resume());
+  const Finished finished = run_beside(
+      killed_after("cuCheckpointProcessCheckpoint:1", "pause --deep") + on_card() + "-- " +
+      example("take_turns") + " --mib 128 --steps 60 --rest 50 & other=$!; sleep 1\n" + resume() +
+      "wait $other\n" + resume());
   EXPECT_TRUE(says(finished, "resume 1"));
   EXPECT_NE(finished.err.find("has no room"), std::string::npos) << finished.err;
   EXPECT_TRUE(says(finished, "resume 0"));

@@ -46,10 +46,9 @@ class DeepPause : public ::testing::Test {
     return cli() + " resume $program " + more + "; echo \"resume $?\"\n";
   }
   static std::string fault(const std::string& fault) { return "VMM_SIM_FAULT=" + fault + " "; }
-  // Kills the command while it is about to make the call.
-  static std::string killed_at(const std::string& call, const std::string& command) {
-    return "VMM_SIM_DELAY=" + call + "=5s " + cli() + " " + command +
-           " $program & helper=$!; sleep 0.5; kill -9 $helper; wait $helper; echo \"killed $?\"\n";
+  // Kills the command as the call returns, for example "cuCheckpointProcessLock:1".
+  static std::string killed_after(const std::string& call, const std::string& command) {
+    return fault(call + "=SIGKILL") + cli() + " " + command + " $program; echo \"killed $?\"\n";
   }
   static void expect_all_right(const Finished& finished) {
     EXPECT_TRUE(says(finished, all_right)) << finished.err;

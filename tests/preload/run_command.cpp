@@ -308,7 +308,8 @@ TEST(ConfigCommand, SaysWhichCallsTheSimulatedDriverCannotFailOrDelay) {
     EXPECT_NE(finished.err.find(name), std::string::npos) << finished.err;
   }
   const Variables good{
-      {"VMM_SIM_FAULT", "cuMemMap:7=CUDA_ERROR_UNKNOWN, cuInit:1=CUDA_ERROR_UNKNOWN"},
+      {"VMM_SIM_FAULT",
+       "cuMemMap:7=CUDA_ERROR_UNKNOWN, cuInit:1=CUDA_ERROR_UNKNOWN, cuMemAlloc:2=SIGKILL"},
       {"VMM_SIM_DELAY", "cuMemMap=25us"}};
   EXPECT_EQ(run_program({cli(), "config"}, good).status, 0);
   EXPECT_EQ(run({"--sim=card=../other", "--", "true"}).status, 2);
