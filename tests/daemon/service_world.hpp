@@ -94,7 +94,7 @@ class RawClient {
   // Returns the next message of this kind and skips others; nothing if the connection ends or no
   // such message comes in time.
   template <class Kind>
-  std::optional<Kind> hear(int milliseconds = 5000) {
+  std::optional<Kind> hear(int milliseconds = 20000) {
     while (const auto packet = next_packet(milliseconds)) {
       std::optional<Kind> wanted;
       const auto look = [&](const auto& one) {
@@ -107,9 +107,9 @@ class RawClient {
     return {};
   }
   // Returns the next message to an observer, and skips others like hear().
-  std::optional<node::ObserverMessage> hear_observed(int milliseconds = 5000);
+  std::optional<node::ObserverMessage> hear_observed(int milliseconds = 20000);
   // Whether the service has closed the connection.
-  bool is_ended(int milliseconds = 5000);
+  bool is_ended(int milliseconds = 20000);
 
   // Whether the lease was granted; refusal() has the reason if not.
   bool lease(Size bytes, bool at_once = true);
