@@ -47,19 +47,26 @@ Answer Memory::allocate(CUdeviceptr* address, Size size, const GrowHint& grow_hi
   if (contexts_.is_dead(current)) return std::nullopt;
   ContextMemory* owner = current != nullptr ? contexts_.serve(current) : nullptr;
   if (owner == nullptr) return std::nullopt;
-  if (size > owner->device().memory()) return CUDA_ERROR_OUT_OF_MEMORY;
+  DeviceMemory& device = owner->device();
+  if (size > device.memory()) return CUDA_ERROR_OUT_OF_MEMORY;
   MemoryPressure pressure{settings_.wait};
-  const auto attempt = [&] { return owner->allocate(size, grow_hint, pressure); };
-  auto made = attempt();
+  auto made = owner->allocate(size, grow_hint, pressure);
   if (DeviceReclaim::may_help(made)) {
-    reclaim_.retry(owner->device(), size, pressure, DeviceReclaim::Compacts::Here,
+    // The context may end while this thread waits for a lease, outside the barrier.
+    const auto attempt = [&]() -> decltype(made) {
+      owner = contexts_.is_dead(current) ? nullptr : contexts_.serve(current);
+      if (owner == nullptr) return Error::invalid("allocate", "the context has ended");
+      return owner->allocate(size, grow_hint, pressure);
+    };
+    reclaim_.retry(device, size, pressure, DeviceReclaim::Compacts::Here,
                    DeviceReclaim::Lease::Awaited, again(made, attempt));
+    if (owner == nullptr) return std::nullopt;
   }
-  if (!made.ok()) return refuse(made.error(), size, owner->device(), pressure);
+  if (!made.ok()) return refuse(made.error(), size, device, pressure);
   held_.add(**made, {.asked = size,
                      .owner = owner,
                      .served = ContextMemory::served_as(size),
-                     .device = static_cast<std::int16_t>(owner->device().ordinal())});
+                     .device = static_cast<std::int16_t>(device.ordinal())});
   *address = (*made)->address();
   return CUDA_SUCCESS;
 }
@@ -78,23 +85,10 @@ Answer Memory::allocate_pitch(CUdeviceptr* address, size_t* pitch, size_t width,
   return answer;
 }
 
-Answer Memory::allocate_ordered(CUdeviceptr* address, Size size, StreamName stream) {
-  if (address == nullptr || size == 0 || work_.is_capturing(stream)) return std::nullopt;
-  StreamState* state = dependencies_.clock.table().find(stream);
-  if (state == nullptr) return std::nullopt;
-  return allocate_from(pools_.serve_current(state->device), address, size, *state);
-}
-
-Answer Memory::allocate_ordered(CUdeviceptr* address, Size size, CUmemoryPool handle,
-                                StreamName stream) {
-  if (address == nullptr || size == 0 || work_.is_capturing(stream)) return std::nullopt;
-  StreamState* state = dependencies_.clock.table().find(stream);
-  if (state == nullptr) return std::nullopt;
-  return allocate_from(pools_.serve(handle), address, size, *state);
-}
-
-Answer Memory::allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size,
+template <class Serve>
+Answer Memory::allocate_from(const Serve& serve, CUdeviceptr* address, Size size,
                              StreamState& stream) {
+  PoolMemory* pool = serve();
   if (pool == nullptr || work_.has_lost_a_context()) return std::nullopt;
   if (contexts_.is_dead(stream.context)) return std::nullopt;
   DeviceMemory& device = pool->device();
@@ -102,11 +96,18 @@ Answer Memory::allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size,
   StreamClock::Operation operation{dependencies_.clock, stream,
                                    StreamClock::Operation::Kind::Allocation};
   MemoryPressure pressure{settings_.wait};
-  const auto attempt = [&] { return pool->allocate(size, stream.id, pressure); };
-  auto made = attempt();
+  auto made = pool->allocate(size, stream.id, pressure);
   if (DeviceReclaim::may_help(made)) {
+    // The pool may end while this thread waits for a lease, outside the barrier.
+    const auto attempt = [&]() -> decltype(made) {
+      pool = serve();
+      const bool is_there = pool != nullptr && &pool->device() == &device;
+      if (!is_there) return Error::invalid("allocate", "the pool has ended");
+      return pool->allocate(size, stream.id, pressure);
+    };
     reclaim_.retry(device, size, pressure, DeviceReclaim::Compacts::InAttempt,
                    DeviceReclaim::Lease::Awaited, again(made, attempt));
+    if (pool == nullptr) return std::nullopt;
   }
   if (!made.ok()) return refuse(made.error(), size, device, pressure);
   if (PoolMemory::is_behind_others(**made)) {
@@ -121,6 +122,21 @@ Answer Memory::allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size,
                      .device = static_cast<std::int16_t>(device.ordinal())});
   *address = (*made)->address();
   return CUDA_SUCCESS;
+}
+
+Answer Memory::allocate_ordered(CUdeviceptr* address, Size size, StreamName stream) {
+  if (address == nullptr || size == 0 || work_.is_capturing(stream)) return std::nullopt;
+  StreamState* state = dependencies_.clock.table().find(stream);
+  if (state == nullptr) return std::nullopt;
+  return allocate_from([&] { return pools_.serve_current(state->device); }, address, size, *state);
+}
+
+Answer Memory::allocate_ordered(CUdeviceptr* address, Size size, CUmemoryPool handle,
+                                StreamName stream) {
+  if (address == nullptr || size == 0 || work_.is_capturing(stream)) return std::nullopt;
+  StreamState* state = dependencies_.clock.table().find(stream);
+  if (state == nullptr) return std::nullopt;
+  return allocate_from([&] { return pools_.serve(handle); }, address, size, *state);
 }
 
 // The attempt asks the driver, so cuvmm's own unused memory makes way first, as in

@@ -109,7 +109,9 @@ class Memory {  // NOLINT(clang-analyzer-optin.performance.Padding)
  private:
   Answer refuse(Error error, Size asked, const DeviceMemory& device,
                 const MemoryPressure& pressure);
-  Answer allocate_from(PoolMemory* pool, CUdeviceptr* address, Size size, StreamState& stream);
+  // `serve()` returns the pool; nullptr if the driver serves it.
+  template <class Serve>
+  Answer allocate_from(const Serve& serve, CUdeviceptr* address, Size size, StreamState& stream);
   Answer free_now(const AllocationMap::Found& found);
   void end_blocking(const AllocationMap::Found& found, const FreeTicket& ticket);
   Answer free_later(const AllocationMap::Found& found);

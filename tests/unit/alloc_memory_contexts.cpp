@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of contexts and pools: how it ends with them, what a pool keeps, and which orders it
 // follows.
+#include <functional>
 #include <semaphore>
 #include <thread>
+#include <utility>
 
 #include "alloc_memory_world.hpp"
 #include "driver/current_context.hpp"
@@ -157,6 +159,62 @@ TEST_F(MemoryTest, ANewPoolWithTheHandleOfOneThatEndsIsServedByItself) {
   EXPECT_NE(next, before);
   EXPECT_EQ(memory().pools().serve(pool.handle), next);
   EXPECT_EQ(memory().free_ordered(pool.address, StreamName{}), Answer{CUDA_SUCCESS});
+}
+
+// Leases little. While a thread waits for more, the program ends what it allocates from.
+class LessorThatWaits final : public Lessor {
+ public:
+  std::function<void()> meanwhile = [] {};
+
+  void begin(LeasedBudget& budget, const Uuid& /*device*/, Size /*memory*/) override {
+    budget.lease_from(*this);
+    budget.add_lease(2 * large);
+  }
+  Extended extend(LeasedBudget& /*budget*/, Size /*size*/) override { return Extended::No; }
+  bool wait_for(LeasedBudget& budget, Size size, std::uint64_t /*until*/,
+                std::uint64_t /*longest*/) override {
+    std::exchange(meanwhile, [] {})();
+    budget.add_lease(size);
+    return true;
+  }
+};
+
+TEST_F(MemoryTest, AContextMayEndWhileAnAllocationWaits) {
+  LessorThatWaits lessor;
+  begin({.lessor = &lessor});
+  OwnContext own;
+  const CUcontext handle = own.get();
+  given(large);
+  lessor.meanwhile = [&] {
+    GIVEN(own.destroy());
+    memory().contexts().ended(handle);
+    EXPECT_EQ(memory().retired_count(), 0U);
+  };
+  CUdeviceptr address = 7;
+  EXPECT_EQ(memory().allocate(&address, 8 * large), std::nullopt) << "the driver answers";
+  EXPECT_EQ(address, 7U);
+  end();
+}
+
+TEST_F(MemoryTest, APoolMayEndWhileAnAllocationWaits) {
+  LessorThatWaits lessor;
+  begin({.lessor = &lessor});
+  {
+    UsedPool pool{memory()};
+    EXPECT_EQ(memory().free_ordered(pool.address, StreamName{}), Answer{CUDA_SUCCESS});
+    EXPECT_CUDA(synchronize());
+    lessor.meanwhile = [&] {
+      memory().pools().ended(memory().pools().about_to_end(pool.handle));
+      memory().make_room();
+      EXPECT_EQ(memory().retired_count(), 0U);
+    };
+    CUdeviceptr address = 7;
+    EXPECT_EQ(memory().allocate_ordered(&address, 8 * large, pool.handle, StreamName{}),
+              std::nullopt)
+        << "the driver answers";
+    EXPECT_EQ(address, 7U);
+  }
+  end();
 }
 
 TEST_F(MemoryTest, PoolsAndContextsThatComeAndGoLeaveNothingBehind) {
