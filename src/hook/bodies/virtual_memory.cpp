@@ -47,7 +47,8 @@ CUresult outside_ours(const Forward<call>& forward, CUdeviceptr address, size_t 
 CUVMM_HOOK(cuMemCreate, Handle* chunk, size_t size, const CUmemAllocationProp* properties,
            unsigned long long flags) {
   Serving* const serving = forward.engine().serving();
-  if (serving == nullptr || chunk == nullptr || properties == nullptr) {
+  // The driver refuses any flags.
+  if (serving == nullptr || chunk == nullptr || properties == nullptr || flags != 0) {
     return forward(chunk, size, properties, flags);
   }
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
