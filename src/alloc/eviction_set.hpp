@@ -46,6 +46,7 @@ struct HeldChunk {
   CUdeviceptr blocks;
   Size blocks_size;
   std::uint64_t holder;  // the buffer ID of the first block; 0 if the program has freed it
+  bool stays = false;    // it cannot leave: pinned, or held by another process
 };
 
 // The chunks that leave one device, and the bytes that cannot.

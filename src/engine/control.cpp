@@ -220,42 +220,57 @@ Result<void> Control::bring_in(const ChunkExchange::Places& spilled, Duration wi
                   [&] { return exchange_.bring_in(spilled, within); }, within);
 }
 
-// Tries again if the program has mapped more in the meantime, or if memory has been spilled.
-Result<void> Control::exchange(const std::function<Result<bool>()>& is_done,
-                               const std::function<Result<void>()>& attempt, Duration within) {
+const char* Control::change_memory(Duration within, const std::function<void()>& change) {
   const ProgramParts& program = pauser_.program();
-  const char* why = nullptr;
-  while (why == nullptr && !TRY(is_done())) {
+  for (;;) {
     // A pause waits for all calls in progress, this thread's included, so step outside the barrier.
     // At the end of the scope, this thread waits for the pause to end, if there is one.
     const CallBarrier::OutsideBarrier stepped_out{program.calls};
     const Alone alone{busy_, Busy::Request, within, within};
-    if (!alone.is_mine()) {
-      why = "another request takes too long";
-    } else if (stays_out_.load() || program.calls.is_abandoned() || placement_.is_stuck()) {
-      why = "the process is about to end, or its memory is still being moved";
-    } else if (!pauser_.is_paused()) {
-      const HookBypass bypass;
-      TRY(attempt());
+    if (stays_out_.load() || program.calls.is_abandoned() || placement_.is_stuck()) {
+      return "the process is about to end, or its memory is still being moved";
     }
+    if (alone.is_mine() && !pauser_.is_paused()) {
+      const HookBypass bypass;
+      change();
+      return nullptr;
+    }
+    if (!alone.is_mine() && !program.calls.is_shut()) return "another request takes too long";
   }
-  if (why == nullptr) return {};
-  return Error{
-      .kind = ErrorKind::TimedOut, .doing = "exchange the program's chunks", .subject = why};
 }
 
-bool Control::move_near(std::span<const AddressRange> ranges, Duration within) {
-  const ProgramParts& program = pauser_.program();
-  const CallBarrier::OutsideBarrier stepped_out{program.calls};
-  const Alone alone{busy_, Busy::Request, within, within};
-  if (!alone.is_mine() || stays_out_.load() || program.calls.is_abandoned()) return false;
-  if (placement_.is_stuck() || pauser_.is_paused()) return false;
-  const HookBypass bypass;
-  bool has_moved = false;
-  for (DeviceMemory* device : memory_.devices().all()) {
-    has_moved |= placement_.move_near(*device, ranges, within);
+// Tries again if the program has mapped more in the meantime, or if memory has been spilled.
+Result<void> Control::exchange(const std::function<Result<bool>()>& is_done,
+                               const std::function<Result<void>()>& attempt, Duration within) {
+  while (!TRY(is_done())) {
+    Result<void> outcome;
+    if (const char* const why = change_memory(within, [&] { outcome = attempt(); })) {
+      return Error{
+          .kind = ErrorKind::TimedOut, .doing = "exchange the program's chunks", .subject = why};
+    }
+    TRY(std::move(outcome));
   }
-  publish();
+  return {};
+}
+
+bool Control::move_near(std::span<const AddressRange> ranges, Need need) {
+  constexpr std::uint64_t rest_us = 10'000'000;
+  if (!places_.load()) return false;  // VMM_SPILL_MOVE=off
+  const bool is_required = need == Need::Required;
+  if (!is_required && now_us() < no_move_near_until_us_.load()) return false;
+  const Duration within = is_required ? exchanges_within : exchanges_within / 10;
+  const std::uint64_t began = now_us();
+  bool has_moved = false;
+  const auto move_all = [&] {
+    for (DeviceMemory* const device : memory_.devices().all()) {
+      has_moved |= placement_.move_near(*device, ranges, within);
+    }
+    publish();
+  };
+  static_cast<void>(change_memory(within, move_all));
+  // Whatever held it up may do so again for the next graph.
+  const auto took = Duration{static_cast<Duration::rep>(now_us() - began)};
+  if (!has_moved && took >= within) no_move_near_until_us_.store(now_us() + rest_us);
   return has_moved;
 }
 

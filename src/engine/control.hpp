@@ -77,8 +77,10 @@ class Control {
   Result<void> bring_in(const ChunkExchange::Places& spilled, Duration within = exchanges_within);
   // Moves spilled memory in these ranges to its device, in place of memory that was used less
   // recently. For a thread inside one of the program's calls, as above. Returns whether any moved:
-  // there may be no room, or the program cannot be held still.
-  bool move_near(std::span<const AddressRange> ranges, Duration within);
+  // there may be no room, or the program cannot be held still. Preferred: gives up sooner, and
+  // after that does not try again for a while.
+  enum class Need : std::uint8_t { Preferred, Required };
+  bool move_near(std::span<const AddressRange> ranges, Need need);
   // Counts only operations that found memory to move.
   const PauseTally& pauses() const { return pauses_; }
   const PauseTally& resumes() const { return resumes_; }
@@ -99,6 +101,9 @@ class Control {
   Duration run_upkeep();
   void place();
   void publish();
+  // Runs `change` once no other request is at work and no pause is on, with the calling thread
+  // outside the barrier. Returns why it was not run; nullptr if it was.
+  const char* change_memory(Duration within, const std::function<void()>& change);
   Result<void> exchange(const std::function<Result<bool>()>& is_done,
                         const std::function<Result<void>()>& attempt, Duration within);
   Size ahead_bytes() const;
@@ -120,6 +125,7 @@ class Control {
   ChunkExchange exchange_;  // used only under busy_
   SpillAhead spill_ahead_;  // for the upkeep thread only
   std::atomic<bool> places_{false};
+  std::atomic<std::uint64_t> no_move_near_until_us_{0};
   std::uint64_t next_placing_us_ = 0;
   LastUses uses_;
   Placement placement_;  // changed only under busy_

@@ -32,6 +32,7 @@ std::vector<PlacedChunk> with_last_uses(const std::vector<HeldChunk>& held, cons
                                         const Stays& stays, int device) {
   std::vector<PlacedChunk> chunks;
   std::unordered_map<CUmemGenericAllocationHandle, std::size_t> places;
+  std::unordered_set<CUmemGenericAllocationHandle> staying;
   chunks.reserve(held.size());
   // A call that names a block may use all of it. The many chunks of a large block follow one
   // another.
@@ -39,6 +40,7 @@ std::vector<PlacedChunk> with_last_uses(const std::vector<HeldChunk>& held, cons
   Size blocks_size = 0;
   LastUses::Moment last = 0;
   for (const HeldChunk& one : held) {
+    if (one.stays) staying.insert(one.chunk);
     if (one.blocks != blocks || one.blocks_size != blocks_size) {
       blocks = one.blocks;
       blocks_size = one.blocks_size;
@@ -57,6 +59,7 @@ std::vector<PlacedChunk> with_last_uses(const std::vector<HeldChunk>& held, cons
       known.has_stayed &= has_stayed;
     }
   }
+  std::erase_if(chunks, [&](const PlacedChunk& one) { return staying.contains(one.chunk); });
   return chunks;
 }
 

@@ -37,7 +37,7 @@ class Stays {
   std::unordered_map<std::uint64_t, Moment> since_;
 };
 
-// The chunks of a device, each once.
+// The chunks of a device that can move, each once.
 std::vector<PlacedChunk> with_last_uses(const std::vector<HeldChunk>& held, const LastUses& uses,
                                         const Stays& stays, int device);
 

@@ -50,15 +50,19 @@ void Placement::judge(Seen& seen, std::uint64_t now) {
   }
 }
 
+// The free memory that the program already has.
+Size Placement::ready_near(const DeviceMemory& device) const {
+  return program_.memory.counters(device.ordinal()).mapped_free +
+         device.chunk_counters().physical_free;
+}
+
 Size Placement::free_near(DeviceMemory& device) const {
-  const Size free = program_.memory.counters(device.ordinal()).mapped_free +
-                    device.chunk_counters().physical_free;
   Size held = device.budget().held_bytes();
   // Without a bound, the budget does not count the program's own chunks.
   const bool are_uncounted = program_.chunks != nullptr && device.bound() == nullptr;
   if (are_uncounted) held += program_.chunks->near_bytes(device.ordinal());
   const Size limit = std::min(device.limit(), device.memory());
-  return free + (limit > held ? limit - held : 0);
+  return ready_near(device) + (limit > held ? limit - held : 0);
 }
 
 // The device's free memory beyond a reserve for its working set.
@@ -129,22 +133,38 @@ Result<Size> Placement::move_out(DeviceMemory& device, Size wanted, Duration wit
 
 bool Placement::move_near(DeviceMemory& device, std::span<const AddressRange> ranges,
                           Duration within) {
+  if (is_stuck()) return false;
+  const std::uint64_t until =
+      now_ns() + static_cast<std::uint64_t>(std::chrono::nanoseconds{within}.count());
+  const auto first = bring_near(device, ranges, free_near(device), until);
+  if (!first.ok()) CUVMM_LOG(Info, "%s", first.error().text().c_str());
+  if (!first.ok() || is_stuck()) return false;
+  if (first->moved == first->wanted) return first->moved != 0;
+  // Contexts and other processes may use the memory that seemed to be free.
+  const auto second = bring_near(device, ranges, ready_near(device), until);
+  return first->moved != 0 || (second.ok() && second->moved != 0);
+}
+
+Result<Placement::BroughtNear> Placement::bring_near(DeviceMemory& device,
+                                                     std::span<const AddressRange> ranges,
+                                                     Size room, std::uint64_t until) {
   Seen& seen = seen_[device.ordinal()];
   const std::vector<HeldChunk> held = take_stock(seen, device);
   std::unordered_set<CUmemGenericAllocationHandle> named;
   for (const HeldChunk& one : held) {
-    for (const AddressRange& range : ranges) {
-      if (range.overlaps(one)) named.insert(one.chunk);
-    }
+    const auto overlaps = [&one](const AddressRange& range) { return range.overlaps(one); };
+    if (std::none_of(ranges.begin(), ranges.end(), overlaps)) continue;
+    named.insert(one.chunk);
+    uses_.note(one.blocks);  // so that it does not leave again for the next copy's memory
   }
   const BetterPlaces places =
       find_places_near(named, with_last_uses(held, uses_, seen.stays, device.ordinal()),
-                       {.room_near = free_near(device), .room_far = device.store().spill_room()});
-  if (!places.are_any()) return false;
-  const auto patience = static_cast<std::uint64_t>(std::chrono::nanoseconds{within}.count());
-  const auto moved = change(device, places, patience, patience);
-  if (!moved.ok()) CUVMM_LOG(Info, "%s", moved.error().text().c_str());
-  return moved.ok() && moved->in != 0;
+                       {.room_near = room, .room_far = device.store().spill_room()});
+  if (!places.are_any()) return BroughtNear{};
+  const std::uint64_t now = now_ns();
+  const std::uint64_t patience = until > now ? until - now : 0;
+  const Migration::Moved moved = TRY(change(device, places, patience, patience));
+  return BroughtNear{.wanted = places.in, .moved = moved.in};
 }
 
 Placement::Attention Placement::step(DeviceMemory& device, std::uint64_t now) {
@@ -229,7 +249,10 @@ Result<void> Placement::make_ready(DeviceMemory& device, const BetterPlaces& pla
 
 Result<Migration::Moved> Placement::change(DeviceMemory& device, const BetterPlaces& places,
                                            std::uint64_t for_calls, std::uint64_t for_work) {
-  if (const char* const why = why_not_quiescible(program_)) {
+  const char* why = why_not_quiescible(program_);
+  // Waits for work would fail until the capture has ended.
+  if (program_.captures != nullptr && program_.captures->any()) why = "a capture is in progress";
+  if (why != nullptr) {
     return Error{.kind = ErrorKind::NotSupported, .doing = placing, .subject = why};
   }
   const CUcontext context = program_.memory.contexts().any_on(device.ordinal());

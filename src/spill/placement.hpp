@@ -85,6 +85,13 @@ class Placement {
   void join_unnamed(std::vector<HeldChunk>& held, std::size_t first) const;
   void begin_moving(const DeviceMemory& device, const BetterPlaces& places, EvictionSet& evicted);
   BetterPlaces find_cold(Seen& seen, DeviceMemory& device, Size wanted);
+  struct BroughtNear {
+    Size wanted = 0;
+    Size moved = 0;
+  };
+  Result<BroughtNear> bring_near(DeviceMemory& device, std::span<const AddressRange> ranges,
+                                 Size room, std::uint64_t until);
+  Size ready_near(const DeviceMemory& device) const;
   Size free_near(DeviceMemory& device) const;
   Size room_near(DeviceMemory& device) const;
   static Result<void> make_ready(DeviceMemory& device, const BetterPlaces& places);

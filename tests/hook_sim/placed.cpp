@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // With VMM_SPILL, memory that calls name moves to the device, and memory that no call has named for
 // a long time moves out.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "hook_sim/doors.hpp"
@@ -140,6 +142,10 @@ class GraphsPlacedByUse : public PlacedByUse {
   void SetUp() override {
     PlacedByUse::SetUp();
     if (IsSkipped()) return;
+    // As by another process: the device then has less free memory than this one leaves it.
+    if (std::getenv("VMM_LIMIT") == nullptr) {
+      ASSERT_EQ(of_driver("cuMemAlloc_v2", &unseen_, std::size_t{128 * MiB}), CUDA_SUCCESS);
+    }
     for (std::uint32_t word = 1; word <= 12; ++word) blocks_.push_back(given(word, small));
     ASSERT_EQ(through_door<Call::cuGraphCreate>(&graph_, 0u), CUDA_SUCCESS);
   }
@@ -147,6 +153,13 @@ class GraphsPlacedByUse : public PlacedByUse {
     if (exec_ != nullptr) through_door<Call::cuGraphExecDestroy>(exec_);
     if (graph_ != nullptr) through_door<Call::cuGraphDestroy>(graph_);
     for (const CUdeviceptr one : blocks_) through_door<Call::cuMemFree_v2>(one);
+    if (unseen_ != 0) of_driver("cuMemFree_v2", unseen_);
+  }
+  // A call past cuvmm.
+  template <class... Arguments>
+  static CUresult of_driver(const char* name, Arguments... arguments) {
+    void* const function = ::dlsym(open_driver(), name);
+    return reinterpret_cast<CUresult (*)(Arguments...)>(function)(arguments...);
   }
   static bool is_near(CUdeviceptr address) { return bytes_near(address, small) == small; }
   // The first block that lies there, except for those in `but`.
@@ -181,11 +194,25 @@ class GraphsPlacedByUse : public PlacedByUse {
       EXPECT_EQ(words[0], word_of(from));
     }
   }
+  void use(CUdeviceptr block) const {
+    through_door<Call::cuMemsetD32_v2>(block, word_of(block), std::size_t{1});
+  }
+  // Until later uses count as later.
+  static void rest() { std::this_thread::sleep_for(std::chrono::milliseconds{300}); }
+  // Updates the instance to copies from another block.
+  void expect_takes_device_memory(CUdeviceptr to, std::initializer_list<CUdeviceptr> but) {
+    const CUdeviceptr from = block_that_is(true, but);
+    const CUDA_MEMCPY3D wanted = copy(from, to);
+    EXPECT_EQ(through_door<Call::cuGraphExecMemcpyNodeSetParams>(exec_, node_, &wanted, context_),
+              CUDA_SUCCESS);
+    expect_copied(from, to);
+  }
   std::uint32_t word_of(CUdeviceptr block) const {
     return 1 + static_cast<std::uint32_t>(std::find(blocks_.begin(), blocks_.end(), block) -
                                           blocks_.begin());
   }
 
+  CUdeviceptr unseen_ = 0;
   std::vector<CUdeviceptr> blocks_;
   CUgraph graph_ = nullptr;
   CUgraphNode node_ = nullptr;
@@ -213,36 +240,138 @@ TEST_F(GraphsPlacedByUse, AnUpdateToSpilledMemoryMovesItIn) {
   expect_copied(next, to);
 }
 
-TEST_F(GraphsPlacedByUse, ACopyOfSpilledMemoryMovesItInWhenItIsAdded) {
+TEST_F(GraphsPlacedByUse, SpilledMemoryMovesInBeforeTheGraphIsInstantiated) {
   const CUdeviceptr spilled = block_that_is(false);
   const CUdeviceptr to = block_that_is(true);
   add_copy(spilled, to);
-  EXPECT_TRUE(is_near(spilled));
+  EXPECT_FALSE(is_near(spilled));
   instantiate();
-  const CUdeviceptr from = block_that_is(true, {spilled, to});
-  const CUDA_MEMCPY3D wanted = copy(from, to);
+  EXPECT_TRUE(is_near(spilled));
+  expect_takes_device_memory(to, {spilled, to});
+}
+
+TEST_F(GraphsPlacedByUse, AllFormsOfInstantiationMoveMemoryIn) {
+  CUDA_GRAPH_INSTANTIATE_PARAMS parameters{};
+  const std::function<CUresult()> forms[] = {
+      [&] {
+        return through_door<Call::cuGraphInstantiate>(&exec_, graph_, nullptr, nullptr,
+                                                      std::size_t{0});
+      },
+      [&] {
+        return through_door<Call::cuGraphInstantiate_v2>(&exec_, graph_, nullptr, nullptr,
+                                                         std::size_t{0});
+      },
+      [&] { return through_door<Call::cuGraphInstantiateWithParams>(&exec_, graph_, &parameters); },
+  };
+  const CUdeviceptr to = block_that_is(true);
+  add_copy(block_that_is(false), to);
+  for (const auto& form : forms) {
+    const CUdeviceptr spilled = block_that_is(false);
+    const CUDA_MEMCPY3D wanted = copy(spilled, to);
+    ASSERT_EQ(through_door<Call::cuGraphMemcpyNodeSetParams>(node_, &wanted), CUDA_SUCCESS);
+    ASSERT_EQ(form(), CUDA_SUCCESS);
+    EXPECT_TRUE(is_near(spilled));
+    through_door<Call::cuGraphExecDestroy>(std::exchange(exec_, nullptr));
+  }
+}
+
+TEST_F(GraphsPlacedByUse, MemoryOfAllCopiesIsOnTheDeviceTogether) {
+  const CUdeviceptr first = block_that_is(false);
+  const CUdeviceptr second = block_that_is(false, {first});
+  const CUdeviceptr to = block_that_is(true);
+  add_copy(first, to);
+  CUgraph child = nullptr;
+  ASSERT_EQ(through_door<Call::cuGraphCreate>(&child, 0u), CUDA_SUCCESS);
+  CUgraphNode inner = nullptr;
+  const CUDA_MEMCPY3D wanted = copy(second, to);
+  ASSERT_EQ(through_door<Call::cuGraphAddMemcpyNode>(&inner, child, nullptr, 0, &wanted, context_),
+            CUDA_SUCCESS);
+  CUgraphNode embedded = nullptr;
+  ASSERT_EQ(through_door<Call::cuGraphAddChildGraphNode>(&embedded, graph_, nullptr, 0, child),
+            CUDA_SUCCESS);
+  instantiate();
+  EXPECT_TRUE(is_near(first));
+  EXPECT_TRUE(is_near(second));
+  through_door<Call::cuGraphDestroy>(child);
+}
+
+// Memory that a graph needs does not leave for the memory that the next one needs.
+TEST_F(GraphsPlacedByUse, OneGraphsMemoryStaysWhenAnothersMovesIn) {
+  const CUdeviceptr first = block_that_is(false);
+  const CUdeviceptr to = block_that_is(true);
+  rest();
+  for (const CUdeviceptr one : blocks_) {
+    if (is_near(one)) use(one);
+  }
+  rest();
+  add_copy(first, to);
+  instantiate();
+  ASSERT_TRUE(is_near(first));
+  const CUdeviceptr next = block_that_is(false);
+  const CUDA_MEMCPY3D wanted = copy(next, to);
   EXPECT_EQ(through_door<Call::cuGraphExecMemcpyNodeSetParams>(exec_, node_, &wanted, context_),
             CUDA_SUCCESS);
-  expect_copied(from, to);
-
-  const CUdeviceptr next = block_that_is(false);
-  const CUDA_MEMCPY3D other = copy(next, to);
-  EXPECT_EQ(through_door<Call::cuGraphMemcpyNodeSetParams>(node_, &other), CUDA_SUCCESS);
+  EXPECT_TRUE(is_near(first));
   EXPECT_TRUE(is_near(next));
 }
 
-// The work may be waiting for what the program does next.
-TEST_F(GraphsPlacedByUse, ACopyIsAddedWithoutTheMoveIfWorkDoesNotEnd) {
-  std::atomic<bool> may_end{false};
-  const CUhostFn wait = [](void* flag) {
-    while (!static_cast<std::atomic<bool>*>(flag)->load()) ::usleep(1000);
+TEST_F(GraphsPlacedByUse, AnUpdateFromACaptureMovesMemoryIn) {
+  const CUdeviceptr to = block_that_is(true);
+  const CUdeviceptr from = block_that_is(true, {to});
+  const auto captured = [&](CUdeviceptr source) {
+    CUstream stream = nullptr;
+    CUgraph graph = nullptr;
+    EXPECT_EQ(through_door<Call::cuStreamCreate>(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    EXPECT_EQ(through_door<Call::cuStreamBeginCapture_v2>(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
+              CUDA_SUCCESS);
+    EXPECT_EQ(through_door<Call::cuMemcpyDtoDAsync_v2>(to, source, small, stream), CUDA_SUCCESS);
+    EXPECT_EQ(through_door<Call::cuStreamEndCapture>(stream, &graph), CUDA_SUCCESS);
+    through_door<Call::cuStreamDestroy_v2>(stream);
+    return graph;
   };
-  ASSERT_EQ(through_door<Call::cuLaunchHostFunc>(nullptr, wait, &may_end), CUDA_SUCCESS);
+  through_door<Call::cuGraphDestroy>(std::exchange(graph_, captured(from)));
+  instantiate();
+  for (const bool by_old_form : {false, true}) {
+    const CUdeviceptr spilled = block_that_is(false);
+    CUgraph next = captured(spilled);
+    if (by_old_form) {
+      CUgraphNode node = nullptr;
+      CUgraphExecUpdateResult outcome{};
+      EXPECT_EQ(through_door<Call::cuGraphExecUpdate>(exec_, next, &node, &outcome), CUDA_SUCCESS);
+    } else {
+      CUgraphExecUpdateResultInfo outcome{};
+      EXPECT_EQ(through_door<Call::cuGraphExecUpdate_v2>(exec_, next, &outcome), CUDA_SUCCESS);
+    }
+    EXPECT_TRUE(is_near(spilled));
+    expect_copied(spilled, to);
+    through_door<Call::cuGraphDestroy>(next);
+  }
+}
+
+// What cannot leave is not chosen to make room.
+TEST_F(GraphsPlacedByUse, PinnedMemoryIsNotMovedOut) {
+  std::vector<CUdeviceptr> pinned;
+  const CUdeviceptr from = block_that_is(true);
+  const CUdeviceptr to = block_that_is(true, {from});
+  for (const CUdeviceptr one : blocks_) {
+    if (!is_near(one) || one == from || one == to) continue;
+    CUipcMemHandle handle{};
+    ASSERT_EQ(through_door<Call::cuIpcGetMemHandle>(&handle, one), CUDA_SUCCESS);
+    pinned.push_back(one);
+    if (pinned.size() == 2) break;
+  }
+  ASSERT_EQ(pinned.size(), 2u);
+  rest();
+  for (const CUdeviceptr one : blocks_) {
+    if (std::find(pinned.begin(), pinned.end(), one) == pinned.end()) use(one);
+  }
+  add_copy(from, to);
+  instantiate();
   const CUdeviceptr spilled = block_that_is(false);
-  add_copy(spilled, block_that_is(true));
-  EXPECT_FALSE(is_near(spilled));
-  may_end = true;
-  EXPECT_EQ(through_door<Call::cuCtxSynchronize>(), CUDA_SUCCESS);
+  const CUDA_MEMCPY3D wanted = copy(spilled, to);
+  EXPECT_EQ(through_door<Call::cuGraphExecMemcpyNodeSetParams>(exec_, node_, &wanted, context_),
+            CUDA_SUCCESS);
+  EXPECT_TRUE(is_near(spilled));
 }
 
 // Nothing may be moved during a capture.
@@ -264,6 +393,34 @@ TEST_F(GraphsPlacedByUse, DuringACaptureTheUpdateIsRefused) {
   through_door<Call::cuGraphDestroy>(captured);
   through_door<Call::cuStreamDestroy_v2>(stream);
   expect_copied(from, to);
+}
+
+// The work may be waiting for what the program does next. The last test, since it makes cuvmm wait
+// before it tries again.
+TEST_F(GraphsPlacedByUse, AGraphIsInstantiatedWithoutTheMoveIfWorkDoesNotEnd) {
+  const CUdeviceptr spilled = block_that_is(false);
+  const CUdeviceptr to = block_that_is(true);
+  add_copy(spilled, to);
+  std::atomic<bool> may_end{false};
+  const CUhostFn wait = [](void* flag) {
+    while (!static_cast<std::atomic<bool>*>(flag)->load()) ::usleep(1000);
+  };
+  ASSERT_EQ(through_door<Call::cuLaunchHostFunc>(nullptr, wait, &may_end), CUDA_SUCCESS);
+  instantiate();
+  EXPECT_FALSE(is_near(spilled));
+  may_end = true;
+  EXPECT_EQ(through_door<Call::cuCtxSynchronize>(), CUDA_SUCCESS);
+  // Not again for a while, unless it is needed.
+  through_door<Call::cuGraphExecDestroy>(std::exchange(exec_, nullptr));
+  const CUdeviceptr from = block_that_is(true, {to});
+  const CUDA_MEMCPY3D near = copy(from, to);
+  const CUDA_MEMCPY3D far = copy(spilled, to);
+  ASSERT_EQ(through_door<Call::cuGraphMemcpyNodeSetParams>(node_, &near), CUDA_SUCCESS);
+  instantiate();
+  EXPECT_EQ(through_door<Call::cuGraphExecMemcpyNodeSetParams>(exec_, node_, &far, context_),
+            CUDA_SUCCESS);
+  EXPECT_TRUE(is_near(spilled));
+  expect_copied(spilled, to);
 }
 
 }  // namespace

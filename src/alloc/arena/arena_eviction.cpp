@@ -39,6 +39,7 @@ void ArenaEviction::list_held(std::vector<HeldChunk>& held) const {
       tile = tile->after;
     Stretch blocks;
     std::uint64_t holder = 0;
+    bool stays = why_it_stays(mapped, {}, state_.settings.device) != nullptr;
     for (const Tile* at = tile; at != nullptr && state_.layout.stretch_of(*at).offset < where.end();
          at = at->after) {
       if (at->kind != TileKind::Block) continue;
@@ -48,11 +49,12 @@ void ArenaEviction::list_held(std::vector<HeldChunk>& held) const {
         holder = static_cast<const Block*>(at)->holder();
       }
       blocks.size = block.end() - blocks.offset;
+      stays |= reason_to_stay(static_cast<const Block*>(at)->pins()) != nullptr;
     }
     if (blocks.size == 0) return;
     held.push_back({state_.mapping.address_of(mapped.offset), where.size, mapped.chunk->location(),
                     mapped.chunk->handle(), state_.mapping.address_of(blocks.offset), blocks.size,
-                    holder});
+                    holder, stays});
   });
 }
 

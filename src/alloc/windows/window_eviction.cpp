@@ -20,7 +20,8 @@ const char* why_it_stays(const SharedChunk& chunk) {
   return nullptr;
 }
 
-const char* why_it_stays(const WindowBlock& block) {
+const char* why_it_stays(const WindowBlock& block, const ChunkRef& chunk) {
+  if (chunk.exported()) return "another process holds it";
   if (const char* const why = reason_to_stay(block.pins())) return why;
   return block.state == State::Live ? nullptr : "work may still use it";
 }
@@ -40,11 +41,12 @@ void WindowEviction::list_held(std::vector<HeldChunk>& held) const {
   const Holding holding{table_.lock};
   for (const SharedChunk* shared : table_.shared.all()) {
     const Chunk& chunk = *shared->chunk;
+    const bool stays = why_it_stays(*shared) != nullptr;
     for (const WindowBlock* piece : shared->pieces) {
       if (piece->state != State::Live) continue;
       held.push_back({piece->placed(table_.granule).piece_window(), table_.granule,
                       chunk.location(), chunk.handle(), piece->address(), piece->granted(),
-                      piece->holder()});
+                      piece->holder(), stays});
     }
   }
   for (const WindowBlock* block : table_.large) {
@@ -52,7 +54,7 @@ void WindowEviction::list_held(std::vector<HeldChunk>& held) const {
     CUdeviceptr address = block->placed(table_.granule).whole() + block->whole->deferred_bytes;
     for (const ChunkRef& chunk : block->whole->chunks) {
       held.push_back({address, chunk->size(), chunk->location(), chunk->handle(), block->address(),
-                      block->granted(), block->holder()});
+                      block->granted(), block->holder(), why_it_stays(*block, chunk) != nullptr});
       address += chunk->size();
     }
   }
@@ -84,8 +86,7 @@ void WindowEviction::begin_eviction(EvictionSet& evicted) {
       const CUdeviceptr here = address;
       address += chunk->size();
       if (!evicted.wants(*chunk)) continue;
-      const char* const why = chunk.exported() ? "another process holds it" : why_it_stays(*block);
-      if (why != nullptr) {
+      if (const char* const why = why_it_stays(*block, chunk)) {
         evicted.exclude(chunk->size(), why);
       } else {
         evicted.chunks.push_back(departing(*this, here, chunk));

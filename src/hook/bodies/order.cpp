@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams, events and waits: the program's use of them tells how its work is ordered and how far it
 // has come. Each call is forwarded unchanged.
-#include "hook/near_copies.hpp"
 #include "hook/serve.hpp"
 
 namespace cuvmm::hook {
@@ -130,7 +129,6 @@ CUresult add_node(const Forward<call>& forward, const CUgraphNodeParams* paramet
   if (parameters != nullptr && parameters->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT) {
     return used_by_graphs(forward, arguments...);
   }
-  try_to_move_near(forward, copy_of(parameters));
   return forward(arguments...);
 }
 
