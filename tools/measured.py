@@ -158,8 +158,9 @@ compared; [every figure]({FIGURES_LINK}) is there, beside the raw output. To mea
 ## Cost of a step
 
 Step times natively and under cuvmm, in turns, from the worst to the best. A figure is the median over the rounds of
-the step's time compared with the native one of the same round; the brackets have the quartiles. A program that was
-measured in only one round says little.
+the step's time compared with the native one of the same round; the brackets have the quartiles. The README and the
+goals below compare the medians of all rounds instead, so their figures for the same runs differ. A single round says
+little.
 
 {measured_summary.costs(RESULTS)}
 ## Goals
