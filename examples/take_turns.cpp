@@ -3,8 +3,8 @@
 // the other runs, and then finds its memory at the same addresses with the same contents.
 //
 //   build/bin/cuvmm run --control -- build/bin/take_turns --memory 60% --steps 200 &
-//   build/bin/cuvmm pause --all     # its device memory is free now, and it waits
-//   build/bin/cuvmm resume --all    # it continues where it was
+//   build/bin/cuvmm pause $!        # its device memory is free now, and it waits
+//   build/bin/cuvmm resume $!       # it continues where it was
 //
 // Each step writes a number to every block and checks the number of the step before. Blocks for
 // --cold are written once and checked at the end. Exit status 0 if every number was right.

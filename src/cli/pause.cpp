@@ -20,6 +20,7 @@
 #include "base/size.hpp"
 #include "checkpoint/deep_pause.hpp"
 #include "cli/commands.hpp"
+#include "cli/launched.hpp"
 #include "cli/output.hpp"
 #include "share/control.hpp"
 #include "share/system_error.hpp"
@@ -270,6 +271,18 @@ int list_processes(bool json) {
   return 0;
 }
 
+// With the programs that a launcher has started in its place.
+std::vector<int> programs_of(const std::vector<int>& named) {
+  std::vector<int> programs;
+  for (const int process : named) {
+    std::vector<pid_t> started;
+    if (is_launcher(process)) started = started_by(process, share::controlled_processes());
+    if (started.empty()) started.push_back(process);
+    programs.insert(programs.end(), started.begin(), started.end());
+  }
+  return programs;
+}
+
 int tell_all(const PauseRequest& request) {
   if (request.list) return list_processes(request.json);
   const auto timeout = OptionType<Duration>::read(request.timeout);
@@ -282,13 +295,11 @@ int tell_all(const PauseRequest& request) {
     fmt::print(stderr, "cuvmm: name processes, or say --all\n");
     return 2;
   }
-  std::vector<int> processes = request.processes;
-  if (request.all) {
-    for (const pid_t process : share::controlled_processes()) processes.push_back(process);
-    if (processes.empty()) {
-      say("no program of this user can be paused or resumed; `cuvmm run --control` starts one that "
-          "can");
-    }
+  const std::vector<int> processes =
+      request.all ? share::controlled_processes() : programs_of(request.processes);
+  if (processes.empty()) {
+    say("no program of this user can be paused or resumed; `cuvmm run --control` starts one that "
+        "can");
   }
   int status = 0;
   auto all = nlohmann::json::array();
@@ -327,7 +338,7 @@ void add_pause(CLI::App& app, int& exit_status) {
   command
       ->footer(
           "Examples:\n"
-          "  cuvmm run --control -- ./program &    a program that can be paused\n"
+          "  cuvmm run --control -- ./program &    a program that can be paused, also as $!\n"
           "  cuvmm pause --list                    which there are\n"
           "  cuvmm pause 4711                      its memory leaves the device, its CUDA calls "
           "block\n"

@@ -49,6 +49,17 @@ TEST(PauseCommand, AProgramFindsItsMemoryAgain) {
   EXPECT_NE(finished.out.find("all of 400 steps found what they had written"), std::string::npos);
 }
 
+TEST(PauseCommand, TheLauncherStandsForItsProgram) {
+  const Finished finished =
+      run_beside(cli() + " pause $runner; " + cli() + " pause $program; " + cli() +
+                 " resume $runner; " + cli() + " resume $$ && echo also the shell");
+  EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
+  EXPECT_NE(finished.out.find(": paused: "), std::string::npos) << finished.err;
+  EXPECT_NE(finished.out.find(": resumed: "), std::string::npos) << finished.err;
+  EXPECT_NE(finished.out.find("all of 400 steps found what they had written"), std::string::npos);
+  EXPECT_EQ(finished.out.find("also the shell"), std::string::npos);
+}
+
 TEST(PauseCommand, QueuedCallsAreIssuedFirst) {
   const Finished finished =
       run_beside("for i in 1 2 3; do " + cli() + " pause $program; sleep 0.1; " + cli() +
