@@ -55,13 +55,22 @@ std::vector<std::string> simulation_keys() {
   return keys;
 }
 
+// A comma also separates several faults or delays: "fault=cuMemAlloc:1=...,cuMemMap:2=...".
+std::size_t end_of_part(std::string_view text, std::size_t begin) {
+  std::size_t end = text.find(',', begin);
+  while (end < text.size() && text.substr(end + 1).starts_with("cu")) {
+    end = text.find(',', end + 1);
+  }
+  return std::min(end, text.size());
+}
+
 }  // namespace
 
 bool set_simulation(const std::string& text) {
   if (text == "true") return true;  // the flag without a value
   std::size_t begin = 0;
   while (begin < text.size()) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::size_t end = end_of_part(text, begin);
     const std::string part = text.substr(begin, end - begin);
     const std::size_t equals = part.find('=');
     if (equals == std::string::npos) {

@@ -312,6 +312,11 @@ TEST(ConfigCommand, SaysWhichCallsTheSimulatedDriverCannotFailOrDelay) {
        "cuMemMap:7=CUDA_ERROR_UNKNOWN, cuInit:1=CUDA_ERROR_UNKNOWN, cuMemAlloc:2=SIGKILL"},
       {"VMM_SIM_DELAY", "cuMemMap=25us"}};
   EXPECT_EQ(run_program({cli(), "config"}, good).status, 0);
+  EXPECT_EQ(run({"--sim=fault=cuMemMap:7=CUDA_ERROR_UNKNOWN,cuInit:1=SIGKILL,delay=cuMemMap=25us,"
+                 "cuMemUnmap=1ms,devices=2",
+                 "--", "true"})
+                .status,
+            0);
   EXPECT_EQ(run({"--sim=card=../other", "--", "true"}).status, 2);
   EXPECT_EQ(run({"--sim=fault=bad:x", "--", "true"}).status, 2);
   EXPECT_EQ(run({"--sim=fault=cuNothing:1=CUDA_ERROR_UNKNOWN", "--", "true"}).status, 2);
