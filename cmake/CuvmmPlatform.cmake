@@ -60,8 +60,9 @@ endif()
 # Otherwise the loader would allocate them when a thread first touches them, inside any call of
 # ours, and free them where ThreadSanitizer sees a race with the thread's last access.
 target_compile_options(cuvmm_compile INTERFACE -ftls-model=initial-exec)
-# The preload library omits code that only tests, the command line or the peer of a connection use.
+# Each program and library omits code that only others use.
 target_compile_options(cuvmm_compile INTERFACE -ffunction-sections -fdata-sections)
+target_link_options(cuvmm_compile INTERFACE "LINKER:--gc-sections")
 # Code that is in every preloaded program but off the path of frequent calls is optimised for size.
 option(CUVMM_SMALL "make small what is seldom called" ON)
 # cuvmm_made_small(TARGET FOLDER [FAST file ...]): optimises the target for size, except for its FAST
