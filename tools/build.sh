@@ -55,6 +55,7 @@ run_tests() {  # PRESET
   # shellcheck disable=SC2086
   $launcher ctest --preset "$1" "${jobs[@]}" || status=$?
   say_skipped "$(build_folder "$1")/Testing/Temporary/LastTest.log"
+  ((status == 0)) || python3 -B tools/failed_tests.py "$(build_folder "$1")"
   return "$status"
 }
 
