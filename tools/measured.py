@@ -18,7 +18,7 @@ import sys
 
 import measured_summary
 import same_results
-from result_tables import details_of, number, table, with_spread
+from result_tables import details_of, figure, number, table, with_spread
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results"
@@ -61,9 +61,9 @@ def goals():
             *steps, key = goal["at"]
             data = follow(json.loads(file.read_text(encoding="utf-8")), steps)
             times = goal.get("times", 1)
-            figure = data[key] * times
-            kept = figure <= goal["most"] if "most" in goal else figure >= goal["least"]
-            measured = with_spread(data, key, lambda value: shown(value * times, unit)) + unit
+            value = figure(data, key) * times
+            kept = value <= goal["most"] if "most" in goal else value >= goal["least"]
+            measured = with_spread({**data, key: figure(data, key)}, key, lambda value: shown(value * times, unit)) + unit
         except (OSError, KeyError, IndexError, TypeError):
             measured, kept = "not measured", None
         bound = f"≤ {number(goal['most'])}" if "most" in goal else f"≥ {number(goal['least'])}"
@@ -89,7 +89,8 @@ def missed_goals():
 def figure_of(where, results):
     """Returns a cell of README.md's table: a number in the requested form, or a word unchanged."""
     *steps, key = where["at"]
-    found = follow(json.loads((results / where["file"]).read_text(encoding="utf-8")), steps)[key]
+    found = figure(
+        follow(json.loads((results / where["file"]).read_text(encoding="utf-8")), steps), key)
     return f"{found * where.get('times', 1):{where['form']}}" if "form" in where else found
 
 
@@ -158,8 +159,7 @@ compared; [every figure]({FIGURES_LINK}) is there, beside the raw output. To mea
 ## Cost of a step
 
 Step times natively and under cuvmm, in turns, from the worst to the best. A figure is the median over the rounds of
-the step's time compared with the native one of the same round; the brackets have the quartiles. The README and the
-goals below compare the medians of all rounds instead, so their figures for the same runs differ. A single round says
+the step's time compared with the native one of the same round; the brackets have the quartiles. A single round says
 little.
 
 {measured_summary.costs(RESULTS)}

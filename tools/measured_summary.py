@@ -4,7 +4,7 @@ import json
 import re
 import statistics
 
-from result_tables import number, table
+from result_tables import number, ratios, table
 
 # How README.md names the frameworks, and in which order.
 FRAMEWORKS = {"torch": "PyTorch", "transformers": "transformers", "triton": "Triton", "cupy": "CuPy", "jax": "JAX"}
@@ -87,12 +87,6 @@ def where_it_ran(results):
         if any(cells):
             rows.append([what.format(frameworks=frameworks_of(machines)), *cells])
     return table(["", *cards], rows)
-
-
-def ratios(one, mode):
-    """Returns what each round took under cuvmm over the native run of the same round, less 1."""
-    return [with_cuvmm / native - 1 for native, with_cuvmm in
-            zip(one["native_ms_of_rounds"], one[f"{mode}_ms_of_rounds"])]
 
 
 def change(one, mode):
