@@ -248,7 +248,7 @@ Result<void> Control::exchange(const std::function<Result<bool>()>& is_done,
       return Error{
           .kind = ErrorKind::TimedOut, .doing = "exchange the program's chunks", .subject = why};
     }
-    TRY(std::move(outcome));
+    TRY(outcome);
   }
   return {};
 }

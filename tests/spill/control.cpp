@@ -186,6 +186,37 @@ TEST_F(ControlTest, AnAbandonedPauseBlocksNobodyWhileACallRuns) {
   process.end();
 }
 
+// The pause lets the caller's thread out, so that it can wait for running work, for longer than the
+// caller would wait for another request.
+TEST_F(ControlTest, ACallWhoseMemoryMustMoveWaitsForThePauseUnderWay) {
+  auto& process = *new ControlledProcess{driver()};
+  process.control->start();
+  EndlessWork work{driver(), process};
+  std::atomic<bool> is_done{false};
+  std::atomic<int> looks{0};
+  const auto spilled_until_looked_at = [&] {
+    return std::vector<ChunkExchange::Place>(looks++ == 0 ? 1 : 0);
+  };
+  std::thread caller{[&] {
+    const CallBarrier::Pass call{process.calls};
+    EXPECT_TRUE(comes_to_pass([&] { return process.calls.is_shut(); }));
+    const auto done = process.control->bring_in(spilled_until_looked_at, Duration{50'000});
+    EXPECT_TRUE(done.ok()) << done.error().text();
+    is_done = true;
+  }};
+  LongPause pause;
+  EXPECT_TRUE(comes_to_pass([&] { return looks != 0; }));
+  std::this_thread::sleep_for(std::chrono::milliseconds{100});
+  EXPECT_FALSE(is_done);
+  work.let_end(driver());
+  EXPECT_EQ(pause.answer().outcome, ControlOutcome::Done);
+  EXPECT_FALSE(is_done);
+  EXPECT_TRUE(process.control->resume(Partly::No).ok());
+  caller.join();
+  work.end(driver());
+  process.end();
+}
+
 TEST_F(ControlTest, APauseThatTimesOutNamesTheCallAndItsThread) {
   auto& process = *new ControlledProcess{driver()};
   CallUnderWay call{process.calls, "trainer"};
