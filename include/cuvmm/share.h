@@ -104,7 +104,8 @@ typedef struct cuvmm_share_grant {
   uint64_t reserved[4];
 } cuvmm_share_grant;
 
-/* Grants chunks of `buffer` to an importer. Never waits for it. NOT_FOUND if it is gone. */
+/* Grants chunks of `buffer` to an importer. Never waits for it. NOT_FOUND if it is gone; TIMED_OUT
+ * if it has so many grants to receive that its socket has no room: try again later. */
 cuvmm_status cuvmm_share_send(cuvmm_share_host* host, uint64_t peer,
                               const cuvmm_shared_buffer* buffer, const cuvmm_share_grant* grant,
                               uint64_t* id, cuvmm_error* error);
@@ -116,7 +117,8 @@ cuvmm_status cuvmm_share_send_of_pool(cuvmm_share_host* host, uint64_t peer,
                                       const cuvmm_elastic_pool* pool, uint64_t offset,
                                       uint64_t size, const cuvmm_share_grant* grant, uint64_t* id,
                                       cuvmm_error* error);
-/* Disconnects all importers. They keep the memory. */
+/* Disconnects all importers. They keep the memory. Ends a wait on another thread, and waits until
+ * that has returned. */
 cuvmm_status cuvmm_share_stop(cuvmm_share_host* host, cuvmm_error* error);
 
 /* The importer's connection. */
@@ -162,6 +164,7 @@ cuvmm_status cuvmm_share_acknowledge(cuvmm_share_session* session,
  * first. The import has ended even if this fails. */
 cuvmm_status cuvmm_share_release(cuvmm_share_session* session, cuvmm_shared_import* import,
                                  uint64_t timeout, cuvmm_error* error);
+/* Ends a wait on another thread, and waits until that has returned. */
 cuvmm_status cuvmm_share_disconnect(cuvmm_share_session* session, cuvmm_error* error);
 
 #ifdef __cplusplus

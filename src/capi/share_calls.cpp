@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
 #include <mutex>
 
 #include "capi/pool_words.hpp"
 #include "share/buffer.hpp"
+#include "share/fork_closed.hpp"
 #include "share/imported.hpp"
 #include "share/rendezvous.hpp"
 
@@ -16,10 +19,13 @@ struct cuvmm_shared_buffer {
   cuvmm::share::Buffer buffer;
 };
 struct cuvmm_share_host {
+  std::atomic<int> calls_inside{0};
+  cuvmm::share::ForkClosedFd stop;                // readable once the host is to end
   cuvmm::Lock lock{cuvmm::LockOrder::IpcOpened};  // guards the members below
   std::unique_ptr<cuvmm::share::Host> host;
 };
 struct cuvmm_share_session {
+  std::atomic<int> calls_inside{0};
   cuvmm::Lock lock{cuvmm::LockOrder::IpcSession};  // guards the members below
   cuvmm::share::Session session;
 };
@@ -43,6 +49,28 @@ Deadline after(std::uint64_t timeout) {
 
 bool has_reserved(const std::uint64_t* reserved, std::size_t count) {
   return std::any_of(reserved, reserved + count, [](std::uint64_t word) { return word != 0; });
+}
+
+// A call of a host or a session, which cannot end before the call has returned.
+class CallInside {
+ public:
+  explicit CallInside(std::atomic<int>& count) : count_(count) { count_.fetch_add(1); }
+  ~CallInside() { count_.fetch_sub(1); }
+  CallInside(const CallInside&) = delete;
+  CallInside& operator=(const CallInside&) = delete;
+
+ private:
+  std::atomic<int>& count_;
+};
+
+void wait_for_calls(const std::atomic<int>& count) {
+  while (count.load() != 0) ::usleep(100);
+}
+
+Result<Fd> make_stop() {
+  Fd stop{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  if (!stop.is_open()) return share::system_error("make an eventfd");
+  return stop;
 }
 
 // Calls `give` on success; otherwise reports the error.
@@ -72,11 +100,11 @@ Result<std::unique_ptr<share::Host>> make_host(const char* path) {
   return share::listen_at(place);
 }
 
-Result<cuvmm_share_event> next_event(share::Host& host, Deadline until) {
+Result<cuvmm_share_event> next_event(share::Host& host, Deadline until, int stop) {
   using What = share::HostEvent::What;
   const HookBypass bypass;
   for (;;) {
-    const auto event = TRY(host.wait(until));
+    const auto event = TRY(host.wait(until, stop));
     if (!event) return Error{.kind = ErrorKind::TimedOut, .doing = "wait for importers"};
     cuvmm_share_event told{};
     told.status = event->status;
@@ -164,6 +192,8 @@ Result<share::Imported> receive(share::Session& session, Deadline until) {
   auto imported = share::Imported::fetch(running.driver(), session, grant, until);
   if (imported.ok()) {
     running.shares(session.token());
+  } else if (imported.error().kind == ErrorKind::TimedOut) {
+    session.put_back(grant);
   } else {
     static_cast<void>(session.release(grant.id, until).ok());
   }
@@ -232,8 +262,13 @@ cuvmm_status shared_buffer_destroy(cuvmm_shared_buffer* buffer, cuvmm_error*) {
 
 cuvmm_status share_listen(const char* path, cuvmm_share_host** host, cuvmm_error* error) {
   if (host == nullptr) return refuse_missing_pointer("listen at a socket", error);
+  auto stop = make_stop();
+  if (!stop.ok()) return refuse(stop.error(), error);
   auto made = make_host(path);
-  return answer(made, error, [&] { *host = new cuvmm_share_host{.host = std::move(*made)}; });
+  return answer(made, error, [&] {
+    *host = new cuvmm_share_host{.stop = share::ForkClosedFd{std::move(*stop)},
+                                 .host = std::move(*made)};
+  });
 }
 
 cuvmm_status share_wait(cuvmm_share_host* host, uint64_t timeout, cuvmm_share_event* event,
@@ -241,8 +276,9 @@ cuvmm_status share_wait(cuvmm_share_host* host, uint64_t timeout, cuvmm_share_ev
   if (host == nullptr || event == nullptr) {
     return refuse_missing_pointer("wait for importers", error);
   }
+  const CallInside call{host->calls_inside};
   const Holding holding{host->lock};
-  const auto next = next_event(*host->host, after(timeout));
+  const auto next = next_event(*host->host, after(timeout), host->stop.file().number());
   return answer(next, error, [&] { *event = *next; });
 }
 
@@ -251,6 +287,7 @@ cuvmm_status share_send(cuvmm_share_host* host, uint64_t peer, const cuvmm_share
   if (host == nullptr || buffer == nullptr || grant == nullptr || id == nullptr) {
     return refuse_missing_pointer("grant memory", error);
   }
+  const CallInside call{host->calls_inside};
   auto wanted = granted(*buffer, *grant);
   if (!wanted.ok()) return refuse(wanted.error(), error);
   const Holding holding{host->lock};
@@ -265,6 +302,7 @@ cuvmm_status share_send_of_pool(cuvmm_share_host* host, uint64_t peer,
   if (host == nullptr || pool == nullptr || grant == nullptr || id == nullptr) {
     return refuse_missing_pointer("grant memory", error);
   }
+  const CallInside call{host->calls_inside};
   const HookBypass bypass;
   auto wanted = granted(*pool->memory, {offset, size}, *grant);
   if (!wanted.ok()) {
@@ -278,7 +316,10 @@ cuvmm_status share_send_of_pool(cuvmm_share_host* host, uint64_t peer,
 }
 
 cuvmm_status share_stop(cuvmm_share_host* host, cuvmm_error*) {
+  if (host == nullptr) return CUVMM_OK;
   const HookBypass bypass;
+  static_cast<void>(::eventfd_write(host->stop.file().number(), 1));
+  wait_for_calls(host->calls_inside);
   delete host;
   return CUVMM_OK;
 }
@@ -297,6 +338,7 @@ cuvmm_status share_receive(cuvmm_share_session* session, uint64_t timeout,
   if (session == nullptr || import == nullptr) {
     return refuse_missing_pointer("receive a grant", error);
   }
+  const CallInside call{session->calls_inside};
   const Holding holding{session->lock};
   auto received = receive(session->session, after(timeout));
   return answer(received, error, [&] { *import = new cuvmm_shared_import{std::move(*received)}; });
@@ -344,6 +386,7 @@ cuvmm_status share_acknowledge(cuvmm_share_session* session, const cuvmm_shared_
   if (session == nullptr || import == nullptr) {
     return refuse_missing_pointer("acknowledge a grant", error);
   }
+  const CallInside call{session->calls_inside};
   const Holding holding{session->lock};
   const auto said = session->session.acknowledge(import->imported.grant(), status, after(timeout));
   return answer(said, error, [] {});
@@ -357,12 +400,16 @@ cuvmm_status share_release(cuvmm_share_session* session, cuvmm_shared_import* im
   delete import;
   // Without a session, the exporter notices when the connection ends.
   if (session == nullptr) return CUVMM_OK;
+  const CallInside call{session->calls_inside};
   const Holding holding{session->lock};
   const auto released = session->session.release(grant, after(timeout));
   return answer(released, error, [] {});
 }
 
 cuvmm_status share_disconnect(cuvmm_share_session* session, cuvmm_error*) {
+  if (session == nullptr) return CUVMM_OK;
+  session->session.interrupt();
+  wait_for_calls(session->calls_inside);
   delete session;
   return CUVMM_OK;
 }

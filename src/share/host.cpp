@@ -289,10 +289,9 @@ Result<GrantId> Host::grant(PeerId id, Granted granted) {
   if (granted.chunks.empty() || !fits) return Error::invalid(doing, "it does not fit its chunks");
   const GrantId id_of_it = grant.id;
   const auto said = say(peer->second, grant);
-  if (!said.ok()) {
-    drop(id);
-    return said.error();
-  }
+  // An importer that has not received earlier grants yet may have no room for this one.
+  if (!said.ok() && said.error().kind != ErrorKind::TimedOut) drop(id);
+  TRY(said);
   peer->second.grants.emplace(id_of_it, std::move(granted));
   return id_of_it;
 }

@@ -156,16 +156,27 @@ Result<void> in_any_folder(const std::string& name,
   return why;
 }
 
+// A path that is wrong must not cost anyone a file.
+Result<void> refuse_other_files(const std::string& path, const char* doing) {
+  struct stat facts {};
+  if (::lstat(path.c_str(), &facts) != 0 || S_ISSOCK(facts.st_mode)) return {};
+  return Error{.kind = ErrorKind::AlreadyExists,
+               .doing = doing,
+               .subject = "another file is there, which is no socket"};
+}
+
 Result<ListeningSocket> ListeningSocket::open(const std::string& path, Replace replace,
                                               const std::function<Result<void>()>& prepare) {
   constexpr const char* doing = "listen at a socket";
+  const std::string fresh = path + being_made;
+  TRY(refuse_other_files(path, doing));
+  TRY(refuse_other_files(fresh, doing));
   ListeningSocket listening;
   if (replace == Replace::Stale) listening.lock_ = ForkClosedFd{TRY(lock_of(path))};
   TRY(prepare());
   listening.socket_ = ForkClosedFd{TRY(new_socket())};
   // Binds under a temporary name and renames once it listens, so that any process that finds the
   // socket can connect.
-  const std::string fresh = path + being_made;
   const Address address = TRY(Address::of(fresh));
   ::unlink(fresh.c_str());
   const int socket = listening.socket_.number();

@@ -41,24 +41,36 @@ Result<Session> Session::connect(const std::string& path, const Token& token, De
   return Session{std::move(socket), static_cast<pid_t>(welcome->process), token};
 }
 
-// Grants arrive unsolicited, so some may precede the answer.
+// Grants arrive unsolicited, so some may precede the answer, and so may late answers to requests
+// that timed out.
 Result<Packet> Session::next_answer(Deadline until) {
   for (;;) {
-    Packet packet = TRY(cuvmm::share::receive(socket_.file(), until));
-    const auto* grant = std::get_if<Grant>(&packet.message);
-    if (grant == nullptr) return packet;
-    waiting_.push_back(*grant);
+    auto packet = cuvmm::share::receive(socket_.file(), until);
+    if (!packet.ok()) {
+      if (packet.error().kind == ErrorKind::TimedOut) ++unanswered_;
+      return packet.error();
+    }
+    if (const auto* grant = std::get_if<Grant>(&packet->message)) {
+      waiting_.push_back(*grant);
+    } else if (unanswered_ == 0) {
+      return packet;
+    } else {
+      --unanswered_;
+    }
   }
 }
 
 Result<Grant> Session::receive(Deadline until) {
   constexpr const char* doing = "receive a grant";
-  if (waiting_.empty()) {
+  while (waiting_.empty()) {
     const Packet packet = TRY(cuvmm::share::receive(socket_.file(), until));
+    if (const auto* grant = std::get_if<Grant>(&packet.message)) return *grant;
+    if (unanswered_ > 0) {
+      --unanswered_;
+      continue;
+    }
     if (const auto* no = std::get_if<Refused>(&packet.message)) return refused(doing, *no);
-    const auto* grant = std::get_if<Grant>(&packet.message);
-    if (grant == nullptr) return out_of_turn(doing);
-    return *grant;
+    return out_of_turn(doing);
   }
   const Grant first = waiting_.front();
   waiting_.pop_front();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/socket.h>
+
 #include <deque>
 #include <optional>
 
@@ -36,6 +38,10 @@ class Session {
     std::vector<Size> sizes;
     std::vector<Fd> descriptors;
   };
+  // Lets a call on another thread return, as if the exporter had gone.
+  void interrupt() const { ::shutdown(socket_.file().number(), SHUT_RDWR); }
+  // The next call of receive() returns this grant again.
+  void put_back(const Grant& grant) { waiting_.push_front(grant); }
   // Fetches chunks of a received grant from `first` on, as many as one packet holds.
   Result<Batch> fetch(const Grant& grant, std::uint32_t first, Deadline until);
 
@@ -45,12 +51,14 @@ class Session {
 
  private:
   Session(Fd socket, pid_t exporter, const Token& token);
+  // The answer to the request that was sent last.
   Result<Packet> next_answer(Deadline until);
 
   ForkClosedFd socket_;
   pid_t exporter_ = 0;
   Token token_;
-  std::deque<Grant> waiting_;  // arrived while waiting for another answer
+  std::deque<Grant> waiting_;   // arrived while waiting for another answer
+  std::size_t unanswered_ = 0;  // earlier requests whose answers were not waited for to the end
 };
 
 }  // namespace cuvmm::share

@@ -33,10 +33,28 @@ bool same(const Token& a, const Token& b) {
   return different == 0;
 }
 
+namespace {
+
+// A path that is wrong must not cost anyone a file. An earlier process may have died while it wrote
+// a token.
+bool may_replace(const std::string& path) {
+  struct stat facts {};
+  if (::lstat(path.c_str(), &facts) != 0) return true;
+  return S_ISREG(facts.st_mode) && facts.st_uid == ::geteuid() &&
+         facts.st_size <= static_cast<off_t>(sizeof(Token::bytes));
+}
+
+}  // namespace
+
 // Puts the complete file in place atomically, so that no reader sees half of it.
 Result<void> write_token(const std::string& path, const Token& token) {
   constexpr const char* doing = "write the token";
   const std::string fresh = path + ".new";
+  if (!may_replace(path) || !may_replace(fresh)) {
+    return Error{.kind = ErrorKind::AlreadyExists,
+                 .doing = doing,
+                 .subject = "another file is there, which is no token"};
+  }
   ::unlink(fresh.c_str());
   const Fd file{::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                        S_IRUSR | S_IWUSR)};

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
+#include <fstream>
 #include <string>
 #include <thread>
 
@@ -157,6 +159,109 @@ TEST_F(LibraryShare, WaitsTimeOut) {
   EXPECT_EQ(host.wait(10ms).error().kind(), ErrorKind::TimedOut);
   EXPECT_EQ(ShareSession::connect(path(), 10ms).error().kind(), ErrorKind::TimedOut)
       << "nobody gives the host time";
+}
+
+// An exporter serves its importers only while it waits.
+TEST_F(LibraryShare, AGrantThatCannotBeFetchedInTimeIsReceivedLater) {
+  auto host = value(ShareHost::listen(path()));
+  auto buffer = value(SharedBuffer::create(0, 2 * two_mib, two_mib));
+  std::atomic<bool> is_granted{false};
+  std::atomic<bool> may_serve{false};
+  std::thread importer{[&] {
+    auto session = value(ShareSession::connect(path(), in_time));
+    while (!is_granted) std::this_thread::yield();
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_EQ(session.receive(50ms).error().kind(), ErrorKind::TimedOut);
+    }
+    may_serve = true;
+    for (int i = 0; i < 2; ++i) {
+      auto import = value(session.receive(in_time));
+      EXPECT_EQ(value(import.info()).chunk_count, 2u);
+      EXPECT_EQ(value(import.info()).tag, static_cast<std::uint64_t>(i));
+      EXPECT_TRUE(session.release(std::move(import), in_time).ok());
+    }
+  }};
+  const auto peer = next(host, CUVMM_SHARE_CAME).peer;
+  for (std::uint64_t tag = 0; tag < 2; ++tag) value(host.send(peer, buffer, {.tag = tag}));
+  is_granted = true;
+  while (!may_serve) std::this_thread::yield();
+  for (int i = 0; i < 2; ++i) next(host, CUVMM_SHARE_RELEASED);
+  importer.join();
+}
+
+TEST_F(LibraryShare, GrantsBeyondTheSocketsRoomAreRefusedAndCostNoneOfTheOthers) {
+  auto host = value(ShareHost::listen(path()));
+  auto buffer = value(SharedBuffer::create(0, two_mib));
+  constexpr int more_than_fit = 20'000;
+  std::atomic<int> sent{0};
+  std::thread importer{[&] {
+    auto session = value(ShareSession::connect(path(), in_time));
+    while (sent == 0) std::this_thread::yield();
+    for (int i = 0; i < sent; ++i) {
+      auto import = value(session.receive(in_time));
+      EXPECT_TRUE(session.release(std::move(import), in_time).ok());
+    }
+  }};
+  const auto peer = next(host, CUVMM_SHARE_CAME).peer;
+  int fitted = 0;
+  while (fitted < more_than_fit) {
+    const auto grant = host.send(peer, buffer);
+    if (!grant.ok()) {
+      EXPECT_EQ(grant.error().kind(), ErrorKind::TimedOut) << grant.error().message();
+      break;
+    }
+    ++fitted;
+  }
+  EXPECT_LT(fitted, more_than_fit);
+  sent = fitted;
+  for (int i = 0; i < fitted; ++i) next(host, CUVMM_SHARE_RELEASED);
+  importer.join();
+}
+
+TEST_F(LibraryShare, AFileThatIsNoSocketIsNotReplaced) {
+  for (const char* const other : {"", ".token"}) {
+    const std::string file = path() + other;
+    std::ofstream{file} << "somebody's data, longer than a token";
+    const auto host = ShareHost::listen(path());
+    ASSERT_FALSE(host.ok());
+    EXPECT_EQ(host.error().kind(), ErrorKind::AlreadyExists);
+    std::string first;
+    EXPECT_TRUE(std::ifstream{file} >> first);
+    EXPECT_EQ(first, "somebody's");
+    ::unlink(file.c_str());
+  }
+  EXPECT_TRUE(ShareHost::listen(path()).ok());
+}
+
+// The program ends an object while another thread still waits with it.
+TEST_F(LibraryShare, AWaitEndsWithItsObject) {
+  cuvmm_error error{};
+  cuvmm_share_host* host = nullptr;
+  ASSERT_EQ(cuvmm_share_listen(path().c_str(), &host, &error), CUVMM_OK) << error.message;
+  constexpr std::uint64_t an_hour = 3'600'000'000;
+  std::thread serves{[host] {
+    cuvmm_error why{};
+    for (;;) {
+      cuvmm_share_event event{};
+      const cuvmm_status status = cuvmm_share_wait(host, an_hour, &event, &why);
+      if (status == CUVMM_OK) continue;
+      EXPECT_EQ(status, CUVMM_ERROR_TIMED_OUT) << why.message;
+      return;
+    }
+  }};
+  cuvmm_share_session* session = nullptr;
+  ASSERT_EQ(cuvmm_share_connect(path().c_str(), an_hour, &session, &error), CUVMM_OK);
+  std::thread receives{[session] {
+    cuvmm_error why{};
+    cuvmm_shared_import* import = nullptr;
+    EXPECT_NE(cuvmm_share_receive(session, an_hour, &import, &why), CUVMM_OK);
+  }};
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(cuvmm_share_disconnect(session, &error), CUVMM_OK);
+  receives.join();
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(cuvmm_share_stop(host, &error), CUVMM_OK);
+  serves.join();
 }
 
 TEST_F(LibraryShare, RefusesInvalidArguments) {
