@@ -60,12 +60,13 @@ class SharedPool {
     in_c.priority = options.priority;
     if (options.reclaim) in_c.reclaim = &call_reclaim;
     if (options.lost) in_c.lost = &call_lost;
-    auto kept = std::make_unique<ModelOptions>(std::move(options));
+    const auto kept = std::make_shared<Kept>();
+    kept->options = std::move(options);
     in_c.user = kept.get();
     auto address = detail::answer_with<std::uint64_t>([&](std::uint64_t* base, cuvmm_error* error) {
       return cuvmm_shared_pool_register_model(pool_, model.c_str(), capacity, &in_c, base, error);
     });
-    if (address.ok()) callbacks_->keep(model, std::move(kept));
+    if (address.ok()) callbacks_->keep(model, kept);
     return address;
   }
   Result<void> unregister_model(const std::string& model) {
@@ -149,14 +150,18 @@ class SharedPool {
   cuvmm_shared_pool* in_c() const { return pool_; }
 
  private:
-  // The options that the library points to while their models are registered.
+  // The options that the library points to while their models are registered. A callback that
+  // unregisters its own model keeps them until it returns.
+  struct Kept : std::enable_shared_from_this<Kept> {
+    ModelOptions options;
+  };
   class Callbacks {
    public:
-    void keep(const std::string& model, std::unique_ptr<ModelOptions> options) {
+    void keep(const std::string& model, std::shared_ptr<Kept> options) {
       const std::lock_guard guard{lock_};
       of_models_[model] = std::move(options);
     }
-    std::unique_ptr<ModelOptions> take(const std::string& model) {
+    std::shared_ptr<Kept> take(const std::string& model) {
       const std::lock_guard guard{lock_};
       const auto found = of_models_.find(model);
       if (found == of_models_.end()) return nullptr;
@@ -167,17 +172,19 @@ class SharedPool {
 
    private:
     std::mutex lock_;
-    std::map<std::string, std::unique_ptr<ModelOptions>> of_models_;
+    std::map<std::string, std::shared_ptr<Kept>> of_models_;
   };
 
   explicit SharedPool(cuvmm_shared_pool* pool)
       : pool_(pool), callbacks_(std::make_unique<Callbacks>()) {}
 
   static void call_reclaim(void* user, const char*, std::uint64_t wanted) {
-    static_cast<ModelOptions*>(user)->reclaim(wanted);
+    const auto kept = static_cast<Kept*>(user)->shared_from_this();
+    kept->options.reclaim(wanted);
   }
   static void call_lost(void* user, const char*, std::uint64_t offset, std::uint64_t size) {
-    static_cast<ModelOptions*>(user)->lost(offset, size);
+    const auto kept = static_cast<Kept*>(user)->shared_from_this();
+    kept->options.lost(offset, size);
   }
 
   cuvmm_shared_pool* pool_;

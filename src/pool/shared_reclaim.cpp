@@ -88,9 +88,10 @@ void SharedPool::take_parked(const Shared& model) {
 
 void SharedPool::tell_lost(const Shared& model, const std::vector<Stretch>& lost) {
   if (model->settings.lost == nullptr) return;
-  call_out(model, [&] {
-    for (const Stretch& stretch : lost) model->settings.lost(stretch);
-  });
+  // Each by itself, since the callback may unregister the model.
+  for (const Stretch& stretch : lost) {
+    call_out(model, [&] { model->settings.lost(stretch); });
+  }
 }
 
 template <class Call>

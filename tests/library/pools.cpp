@@ -303,6 +303,28 @@ TEST_F(LibraryPools, CallbacksMayCallTheDriverAndThePool) {
   EXPECT_EQ(asked, 2 * MiB);
 }
 
+TEST_F(LibraryPools, ACallbackMayUnregisterItsModel) {
+  auto pool = SharedPool::create(8 * MiB);
+  ASSERT_TRUE(pool.ok());
+  const auto marker = std::make_shared<int>(7);
+  int losses = 0;
+  ASSERT_TRUE(pool->register_model("loses", 8 * MiB,
+                                   {.lost =
+                                        [&, marker](std::uint64_t, std::uint64_t) {
+                                          ++losses;
+                                          EXPECT_TRUE(pool->unregister_model("loses").ok());
+                                          EXPECT_EQ(*marker, 7) << "what it captured is there";
+                                        }})
+                  .ok());
+  ASSERT_TRUE(pool->register_model("needs", 8 * MiB).ok());
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_TRUE(pool->allocate("loses", 2 * MiB, Traits::Evictable).ok());
+  }
+  ASSERT_TRUE(pool->allocate("needs", 8 * MiB).ok());
+  EXPECT_EQ(losses, 1);
+  EXPECT_EQ(marker.use_count(), 1) << "the callback is gone with its model";
+}
+
 // Pool memory counts once, against the same limit as other memory.
 TEST_F(LibraryPools, MemoryInfoCountsPools) {
   std::size_t free_before = 0;
