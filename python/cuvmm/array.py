@@ -131,6 +131,8 @@ class DeviceArray:
     def _check(self) -> None:
         if self._is_freed:
             raise InvalidArgument("the array has been freed")
+        if self._allocation is not None and self._allocation._is_freed:
+            raise InvalidArgument("the array's memory has been freed or evicted")
         if self._owner is not None and not self._owner.is_open:
             raise InvalidArgument("the array's memory has been released")
 

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import contextmanager
 from ctypes import byref, c_int32, c_void_p
-from typing import Any, Callable, Dict, Iterator, Optional, Union
+from threading import Lock
+from typing import Any, Callable, Deque, Dict, Iterator, Optional, Union
+from weakref import WeakSet, ref
 
 from . import _capi
 from ._checks import signed, stream_handle, whole
@@ -31,6 +34,10 @@ class SharedPool(Owned):
         super().__init__()
         # Kept alive, since the library has pointers to them.
         self._callbacks: Dict[str, _capi.ModelOptions] = {}
+        # A callback may unregister its own model, and then still has to return.
+        self._last_unregistered: Deque[_capi.ModelOptions] = deque(maxlen=64)
+        self._evictable: Dict[str, "WeakSet[PoolAllocation]"] = {}
+        self._evictable_lock = Lock()
         places = places or Places()
         in_c = places._in_c()
         pool = c_void_p()
@@ -62,12 +69,37 @@ class SharedPool(Owned):
                                      priority=signed("priority", priority))
         if reclaim is not None:
             options.reclaim = _capi.Reclaim(lambda _, __, wanted: reclaim(wanted))
-        if lost is not None:
-            options.lost = _capi.Lost(lambda _, __, offset, size: lost(offset, size))
+        this = ref(self)
+
+        def are_lost(_: Any, __: Any, offset: int, size: int) -> None:
+            pool = this()
+            if pool is not None:
+                pool._forget_evicted(model, offset, size)
+            if lost is not None:
+                lost(offset, size)
+        options.lost = _capi.Lost(are_lost)
         address = number_of(self._lib.shared_pool_register_model, self._open, model.encode(),
                           whole("capacity", capacity), byref(options))
         self._callbacks[model] = options
         return address
+
+    def _forget_evicted(self, model: str, offset: int, size: int) -> None:
+        """Marks allocations as freed whose bytes an eviction took: others may have them by now."""
+        # An inactive model keeps its allocations, and loses only their contents.
+        if not self.model_stats(model).is_active:
+            return
+        with self._evictable_lock:
+            for one in list(self._evictable.get(model, ())):
+                if one.offset < offset + size and offset < one.offset + one.size:
+                    one._is_freed = True
+
+    def _placed(self, made: _capi.PoolAllocation, size: int, model: str, evictable: bool
+                ) -> PoolAllocation:
+        allocation = PoolAllocation(made.offset, made.address, size, self, model)
+        if evictable:
+            with self._evictable_lock:
+                self._evictable.setdefault(model, WeakSet()).add(allocation)
+        return allocation
 
     def unregister_model(self, model: str) -> None:
         """Releases everything the model holds.
@@ -82,6 +114,10 @@ class SharedPool(Owned):
             if kept is not None:
                 self._callbacks.setdefault(model, kept)
             raise
+        with self._evictable_lock:
+            self._evictable.pop(model, None)
+        if kept is not None:
+            self._last_unregistered.append(kept)
 
     @contextmanager
     def model(self, model: str, capacity: int, *, minimum: int = 0, maximum: int = 0,
@@ -104,13 +140,13 @@ class SharedPool(Owned):
         """Allocates `size` bytes at any free offset of the model.
 
         If the pool's limit is reached, memory is reclaimed from other models. `evictable` bytes may
-        in turn be evicted, and are then no longer allocated. Raises OutOfAddresses or
-        OutOfPhysicalMemory if there is no room.
+        in turn be evicted, and are then no longer allocated: freeing the object does nothing then.
+        Raises OutOfAddresses or OutOfPhysicalMemory if there is no room.
         """
         size = whole("size", size)
         made = placed_by(self._lib.shared_pool_allocate, self._open, model.encode(), size,
                          traits(movable, evictable))
-        return PoolAllocation(made.offset, made.address, size, self, model)
+        return self._placed(made, size, model, evictable)
 
     def allocate_at(self, model: str, offset: int, size: int, *, movable: bool = False,
                     evictable: bool = False) -> PoolAllocation:
@@ -121,7 +157,7 @@ class SharedPool(Owned):
         offset, size = whole("offset", offset), whole("size", size)
         made = placed_by(self._lib.shared_pool_allocate_at, self._open, model.encode(), offset,
                          size, traits(movable, evictable))
-        return PoolAllocation(made.offset, made.address, size, self, model)
+        return self._placed(made, size, model, evictable)
 
     def deallocate(self, model: str, allocated: Union[PoolAllocation, int],
                    size: Optional[int] = None) -> None:

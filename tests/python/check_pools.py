@@ -230,6 +230,46 @@ class Shared(unittest.TestCase):
             pool.allocate("b", 2 * MIB)
             self.assertEqual(wanted, [2 * MIB])
 
+    def test_an_evicted_allocation_is_no_longer_the_callers_to_free(self):
+        lost = []
+        with cuvmm.SharedPool(4 * MIB) as pool:
+            pool.register_model("a", 32 * MIB, lost=lambda *bytes: lost.append(bytes))
+            pool.register_model("b", 32 * MIB)
+            with pool.array("a", 2 * MIB, "uint8", evictable=True) as scratch:
+                with pool.array("b", 4 * MIB, "uint8"):
+                    self.assertEqual(lost, [(0, 2 * MIB)])
+                    with self.assertRaisesRegex(cuvmm.InvalidArgument, "evicted"):
+                        scratch.tobytes()
+                other = pool.array("a", 2 * MIB, "uint8")
+                self.assertEqual(other.offset, scratch.offset)
+                other.copy_from(bytes([7]) * (2 * MIB))
+            self.assertEqual(other.tobytes()[:3], bytes([7]) * 3)
+
+    def test_an_inactive_models_allocations_stay_though_their_contents_are_lost(self):
+        with cuvmm.SharedPool(4 * MIB) as pool:
+            pool.register_model("a", 32 * MIB)
+            pool.register_model("b", 32 * MIB)
+            kept = pool.allocate("a", 2 * MIB, evictable=True)
+            pool.deactivate("a")
+            with pool.array("b", 4 * MIB, "uint8"):
+                pass
+            self.assertEqual(pool.activate("a"), cuvmm.Activation.LOST)
+            kept.free()
+            self.assertEqual(pool.model_stats("a").memory.allocated_bytes, 0)
+
+    def test_a_callback_may_unregister_its_model(self):
+        lost = []
+        with cuvmm.SharedPool(8 * MIB) as pool:
+            def are_lost(offset, size):
+                lost.append(offset)
+                pool.unregister_model("a")
+            pool.register_model("a", 32 * MIB, lost=are_lost)
+            pool.register_model("b", 32 * MIB)
+            for _ in range(4):
+                pool.allocate("a", 2 * MIB, evictable=True)
+            pool.allocate("b", 8 * MIB)
+            self.assertEqual(len(lost), 1)
+
     def test_duplicate_and_unknown_models_raise(self):
         with cuvmm.SharedPool(4 * MIB) as pool:
             pool.register_model("a", MIB)
