@@ -66,14 +66,19 @@ def _tell(process: int, *words: str) -> PauseReport:
     """Pauses or resumes another process through the command line."""
     if isinstance(process, bool) or not isinstance(process, int) or process <= 0:
         raise InvalidArgument(f"{process!r} is not a process number")
-    all_said = json.loads(command(*words, "--json", str(process), accept=(0, 1, 3)))
-    said = all_said["processes"][0]
-    if not said["done"]:
-        raise error_of(f"{process}: {said.get('why_on_devices') or said['text']}")
-    return PauseReport(moved=said["moved_bytes"], stayed=said["stayed_bytes"],
-                       why=said.get("why_on_devices") or said["text"],
-                       off_devices=said["off_devices"],
-                       **{name: said[name] for name in PauseReport._fields
+    # A `cuvmm run` stands for all programs that it has started.
+    programs = json.loads(command(*words, "--json", str(process), accept=(0, 1, 3)))["processes"]
+    reasons = [one.get("why_on_devices") or one["text"] for one in programs]
+    for one, why in zip(programs, reasons):
+        if not one["done"]:
+            raise error_of(f"{one['process']}: {why}")
+
+    def total(name: str) -> int:
+        return sum(one[name] for one in programs)
+    return PauseReport(moved=total("moved_bytes"), stayed=total("stayed_bytes"),
+                       why="; ".join(dict.fromkeys(why for why in reasons if why)),
+                       off_devices=all(one["off_devices"] for one in programs),
+                       **{name: total(name) for name in PauseReport._fields
                           if name.endswith("_us")})
 
 
@@ -86,7 +91,8 @@ def pause(process: Optional[int] = None, *, timeout: float = 10.0, strict: bool 
     leave.
 
     Acts on this process, or on the process with the id `process`, which must belong to the same
-    user. Raises NotFound if that process cannot be reached, and TimedOut if its work does not end
+    user. If that is a `cuvmm run`, acts on all programs that it has started, and the report has
+    their sums. Raises NotFound if that process cannot be reached, and TimedOut if its work does not end
     in time; the program then continues.
 
     With `deep`, which only another process can ask for, the driver's checkpoint then takes contexts

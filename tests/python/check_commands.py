@@ -7,6 +7,7 @@ CUVMM_BUILD is the build tree.
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -96,6 +97,24 @@ class Commands(unittest.TestCase):
         self.assertFalse(paused.off_devices)
         self.assertIn("CUDA_ERROR_NOT_SUPPORTED", paused.why)
         self.assertGreater(cuvmm.resume(program.pid).moved, 0)
+
+    def test_a_launcher_stands_for_all_of_its_programs(self):
+        turns = f"{BUILD}/bin/take_turns --memory 25 --steps 100000 --rest 5 & "
+        launcher = subprocess.Popen(
+            [BUILD / "bin" / "cuvmm", "run", "--quiet", "--control", "--sim=memory=256M", "--",
+             "sh", "-c", turns * 2 + "wait"], stdout=subprocess.DEVNULL, start_new_session=True)
+        self.addCleanup(launcher.wait)
+        self.addCleanup(lambda: os.killpg(launcher.pid, signal.SIGKILL))
+        until = time.monotonic() + 20
+        while len([one for one in cuvmm.top() if one["live_bytes"] != 0]) < 2:
+            self.assertLess(time.monotonic(), until, "the programs never allocated")
+            time.sleep(0.02)
+        programs = {one["process"]: one["live_bytes"] for one in cuvmm.top()}
+        report = cuvmm.pause(launcher.pid)
+        self.assertGreaterEqual(report.moved, sum(programs.values()))
+        for process in programs:
+            self.assertGreater(cuvmm.resume(process).moved, 0)
+        self.assertEqual(cuvmm.resume(launcher.pid).moved, 0, "all are back")
 
     def test_pausing_an_unreachable_process_raises(self):
         with self.assertRaisesRegex(cuvmm.NotFound, "no such process"):
