@@ -323,6 +323,14 @@ class Access(WebTest):
                                self.service_socket, f"--sim=card={self.card},memory=256M", *words],
                               capture_output=True, timeout=60, check=False)
 
+    def test_the_live_view_takes_no_options_that_it_would_ignore(self):
+        for one in (["4711"], ["--gpu", "1"], ["--sort", "live"], ["-r"], ["-1"], ["--json"]):
+            refused = cuvmm("top", "--web", *one, env=self.env)
+            self.assertNotEqual(refused.returncode, 0, one)
+            self.assertIn("excludes --web", text(refused.stderr))
+        for one in (["--token-file", "x"], ["--arguments"]):
+            self.assertIn("requires --web", text(cuvmm("top", *one, env=self.env).stderr))
+
     def test_beyond_loopback_a_token_is_needed(self):
         finished = self.refused("--http", "0.0.0.0:0")
         self.assertEqual(finished.returncode, 2)

@@ -232,22 +232,25 @@ void add_top(CLI::App& app, int& exit_status) {
       "\n"
       "Keys: q quits; p l c u m n a o sort by physical, live, cached, used, moves, number of the\n"
       "process, command, container; r reverses; + and - change the interval.");
-  command->add_flag("-1,--once", request->once, "print once and exit");
-  command->add_flag("--json", request->json, "print one JSON object and exit");
+  CLI::Option* const once = command->add_flag("-1,--once", request->once, "print once and exit");
+  CLI::Option* const json =
+      command->add_flag("--json", request->json, "print one JSON object and exit");
   std::vector<std::string> names;
   for (const NamedOrder& one : orders) names.emplace_back(one.name);
-  command->add_option("--sort", request->order, "sort key")
-      ->check(CLI::IsMember(names))
-      ->capture_default_str();
-  command->add_flag("-r,--reverse", request->reversed, "reverse the order");
+  CLI::Option* const sort = command->add_option("--sort", request->order, "sort key")
+                                ->check(CLI::IsMember(names))
+                                ->capture_default_str();
+  CLI::Option* const reverse =
+      command->add_flag("-r,--reverse", request->reversed, "reverse the order");
   command->add_option("--interval", request->interval, "refresh interval")
       ->type_name("TIME")
       ->capture_default_str();
-  command
-      ->add_option("--gpu", request->filter.device,
-                   "only this device, by each process's numbering, and the processes on it")
-      ->check(CLI::Range(0, 1023))
-      ->type_name("NUMBER");
+  CLI::Option* const gpu =
+      command
+          ->add_option("--gpu", request->filter.device,
+                       "only this device, by each process's numbering, and the processes on it")
+          ->check(CLI::Range(0, 1023))
+          ->type_name("NUMBER");
   CLI::Option* const all = command->add_flag(
       "--all", request->all, "processes of all users and in all containers, for root");
   CLI::Option* const container =
@@ -257,21 +260,26 @@ void add_top(CLI::App& app, int& exit_status) {
               "only processes in the container or pod whose ID begins so; for root, of all "
               "users. With --sort container, those of one container stand together")
           ->type_name("ID");
+  CLI::Option* const processes =
+      command->add_option("process", request->filter.processes, "only these process IDs")
+          ->type_name("PID");
   CLI::Option* const web =
-      command
-          ->add_flag("--web{127.0.0.1:0}", request->served.address,
-                     "show it in a browser instead, at PORT or ADDRESS:PORT as --web=9435; "
-                     "beyond loopback that needs a token")
-          ->excludes(all)
-          ->excludes(container);
+      command->add_flag("--web{127.0.0.1:0}", request->served.address,
+                        "show it in a browser instead, at PORT or ADDRESS:PORT as --web=9435; "
+                        "beyond loopback that needs a token");
+  // The page shows everything of this user, and sorts by itself.
+  for (CLI::Option* const other : {once, json, sort, reverse, gpu, all, container, processes}) {
+    web->excludes(other);
+  }
   command
       ->add_option("--token-file", request->served.token_file,
-                   "its first line is what remote viewers must present")
+                   "with --web: its first line is what remote viewers must present")
+      ->needs(web)
       ->type_name("FILE");
-  command->add_flag("--arguments", request->arguments,
-                    "with --web: show the arguments of programs, which may hold secrets");
-  command->add_option("process", request->filter.processes, "only these process IDs")
-      ->type_name("PID");
+  command
+      ->add_flag("--arguments", request->arguments,
+                 "with --web: show the arguments of programs, which may hold secrets")
+      ->needs(web);
   command->callback([request, web, &exit_status] {
     request->web = web->count() != 0;
     exit_status = run(*request);
