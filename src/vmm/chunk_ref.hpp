@@ -67,13 +67,17 @@ class ChunkRef {
   bool is_sole() const { return record_->references.load(std::memory_order_acquire) == 1; }
   bool exported() const { return record_->exported.load(std::memory_order_acquire); }
 
-  // See Chunk::export_fd(). When the last reference goes, an exported chunk is released and never
-  // reused.
+  // See Chunk::export_fd().
   Result<Fd> export_fd() const {
     Fd fd = TRY(record_->chunk.export_fd());
+    mark_exported();
+    return fd;
+  }
+  // Others may hold the chunk from now on, for as long as they like. When the last reference here
+  // goes, it is released and never reused.
+  void mark_exported() const {
     const bool first = !record_->exported.exchange(true, std::memory_order_acq_rel);
     if (first && record_->home != nullptr) record_->home->was_exported(*record_);
-    return fd;
   }
 
  private:

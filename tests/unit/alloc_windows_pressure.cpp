@@ -188,12 +188,12 @@ TEST_F(WindowsTest, AChunkWithAPinnedBlockTakesNoOthers) {
   WindowBlock& pinned = world.block(256 * KiB);
   WindowBlock& freed = world.block(256 * KiB);
   world->free(freed);
-  world->pin(pinned, pin::peer_tokens);
+  world->pin(pinned, pin::sync_memops);
   const ChunkRef chunk = world->chunks_behind(pinned)[0].chunk;
   for (int i = 0; i < 8; ++i) {
     EXPECT_FALSE(world->chunks_behind(world.block(256 * KiB))[0].chunk == chunk);
   }
-  world->unpin(pinned, pin::peer_tokens);
+  world->unpin(pinned, pin::sync_memops);
   EXPECT_EQ(world->violation().value_or("nothing"), "nothing");
   std::set<bool> used_again;
   for (int i = 0; i < 8; ++i) {
@@ -227,6 +227,22 @@ TEST_F(WindowsTest, TheChunksOfAnExportedLargeBlockAreNotReused) {
     world->free(exported);
     for (const MappedChunk& mapped : chunks) EXPECT_TRUE(mapped.chunk.is_sole());
     EXPECT_FALSE(world.block(size).pinned());
+  }
+  EXPECT_EQ(world->violation().value_or("nothing"), "nothing");
+}
+
+// A device may reach them by their physical location, however long it likes.
+TEST_F(WindowsTest, ChunksThatDevicesMayHoldAreReleasedAndNotReused) {
+  WindowsWorld world{driver(), 64 * MiB};
+  for (const std::uint8_t why : {pin::dma_buf, pin::multicast, pin::peer_tokens}) {
+    for (const Size size : {8 * MiB, 256 * KiB}) {
+      WindowBlock& held = world.block(size);
+      const Size before = world.physical();
+      world->pin(held, why);
+      world->free(held);
+      EXPECT_EQ(world.physical(), before - round_up(size, world.granule));
+      EXPECT_EQ(world.store.counters(world.here).physical_free, 0U);
+    }
   }
   EXPECT_EQ(world->violation().value_or("nothing"), "nothing");
 }

@@ -54,6 +54,12 @@ void Windows::pin(WindowBlock& block, std::uint8_t why) {
   const bool was_pinned = block.pinned();
   block.add_pin(why);
   SharedChunk* const chunk = block.shared;
+  if ((why & held_by_devices) != 0) {
+    if (chunk != nullptr) chunk->chunk.mark_exported();
+    if (block.whole != nullptr) {
+      for (const ChunkRef& one : block.whole->chunks) one.mark_exported();
+    }
+  }
   if (chunk == nullptr) return;
   if (!was_pinned) ++chunk->pinned;
   if ((why & held_by_others) != 0) chunk->retired = true;
