@@ -50,6 +50,23 @@ TEST_F(BoundToAMulticastObject, IsEveryBlockOfTheRange) {
   EXPECT_EQ(bound(), (std::vector<bool>{true, true, false}));
 }
 
+// A program may widen the range to whole pages, while blocks begin at any multiple of 512 bytes.
+TEST_F(BoundToAMulticastObject, IsEveryBlockOfAWidenedRange) {
+  constexpr Size odd_bytes = 100'000;
+  constexpr Size page = 4096;
+  std::vector<CUdeviceptr> small(8);
+  for (CUdeviceptr& one : small) {
+    ASSERT_DONE(through_door<Call::cuMemAlloc_v2>(&one, std::size_t{odd_bytes}));
+  }
+  const auto found =
+      std::find_if(small.begin(), small.end(), [](CUdeviceptr one) { return one % page != 0; });
+  ASSERT_NE(found, small.end());
+  EXPECT_DONE(bind(round_down(*found, page), round_up(odd_bytes, page)));
+  const auto facts = Engine::get()->serving()->memory.find(*found);
+  EXPECT_TRUE(facts && (facts->pins & pin::multicast) != 0);
+  for (const CUdeviceptr one : small) EXPECT_DONE(through_door<Call::cuMemFree_v2>(one));
+}
+
 TEST_F(BoundToAMulticastObject, IsNothingIfTheDriverRefuses) {
   EXPECT_NE(bind(blocks_[0], 0), CUDA_SUCCESS);
   EXPECT_EQ(bound(), (std::vector<bool>{false, false, false}));

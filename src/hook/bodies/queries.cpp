@@ -76,13 +76,16 @@ struct Range {
   size_t size;
 };
 
-// Pins cuvmm's blocks in the range, up to the first gap.
+// Pins cuvmm's blocks in the range. It may begin and end between blocks, since a program that wants
+// whole pages widens it.
 void pin_all(Memory& memory, const Range& range, std::uint8_t why) {
+  if (!Engine::has_reserved(range.address, range.size)) return;
+  constexpr Size step = 512;  // blocks begin at its multiples
   CUdeviceptr at = range.address;
   while (at - range.address < range.size) {
     const auto held = memory.find(at);
-    if (!held || !memory.held().pin(at, why)) return;
-    at = held->address + held->granted;
+    if (held) memory.held().pin(at, why);
+    at = held ? held->address + held->granted : round_down(at, step) + step;
   }
 }
 
