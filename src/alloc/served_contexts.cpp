@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "alloc/served_contexts.hpp"
 
+#include <algorithm>
 #include <mutex>
 #include <shared_mutex>
+#include <tuple>
 
 #include "base/log.hpp"
 #include "driver/current_context.hpp"
@@ -87,9 +89,11 @@ void ServedContexts::ended(CUcontext handle) {
   std::unique_ptr<ServedContext> ended;
   {
     const Writing writing{lock_};
-    std::erase_if(peer_access_, [handle](const PeerAccess& access) {
-      return access.by == handle || access.of == handle;
-    });
+    std::erase_if(peer_access_, [handle](const PeerAccess& access) { return access.of == handle; });
+    for (PeerAccess& access : peer_access_) {
+      if (access.by == handle) access.by = nullptr;
+    }
+    forget_repeated_access();
     std::erase_if(green_contexts_, [handle](const auto& one) { return one.second == handle; });
     if (only_ == handle) only_ = nullptr;
     dead_.insert(handle);
@@ -123,14 +127,36 @@ Result<void> ServedContexts::peer_access_begins(CUcontext by, CUcontext of) {
 }
 
 void ServedContexts::peer_access_ends(CUcontext by, CUcontext of) {
+  const Writing writing{lock_};
+  for (PeerAccess& access : peer_access_) {
+    if (access.by == by && access.of == of) access.by = nullptr;
+  }
+  forget_repeated_access();
+}
+
+void ServedContexts::peer_access_never_began(CUcontext by, CUcontext of) {
   const int owner = device_of(driver_, of);
   const Writing writing{lock_};
-  std::erase_if(peer_access_,
-                [&](const PeerAccess& access) { return access.by == by && access.of == of; });
+  const auto last =
+      std::find_if(peer_access_.rbegin(), peer_access_.rend(),
+                   [&](const PeerAccess& access) { return access.by == by && access.of == of; });
+  if (last != peer_access_.rend()) peer_access_.erase(std::next(last).base());
   const auto found = contexts_.find(of);
   if (found == contexts_.end() || found->second->memory == nullptr) return;
   const auto taken = found->second->memory->set_access(access_to(of, owner));
   if (!taken.ok()) CUVMM_LOG(Warning, "%s", taken.error().text().c_str());
+}
+
+// The caller holds lock_.
+void ServedContexts::forget_repeated_access() {
+  const auto key = [](const PeerAccess& access) {
+    return std::tuple{access.of, access.device, access.by};
+  };
+  std::sort(peer_access_.begin(), peer_access_.end(),
+            [&](const PeerAccess& a, const PeerAccess& b) { return key(a) < key(b); });
+  const auto same = [&](const PeerAccess& a, const PeerAccess& b) { return key(a) == key(b); };
+  peer_access_.erase(std::unique(peer_access_.begin(), peer_access_.end(), same),
+                     peer_access_.end());
 }
 
 CUcontext ServedContexts::any_on(int ordinal) const {

@@ -42,9 +42,10 @@ class ServedContexts {
   // nullptr if the program has not asked for one.
   CUcontext context_of(CUgreenCtx green) const;
 
-  // Grant or revoke access to memory of `of` for the device of `by`. May be called before or after
-  // the driver's call.
+  // Grants access to memory of `of` to the device of `by`, and keeps it after the program has ended
+  // it; peer_access_never_began() undoes it.
   Result<void> peer_access_begins(CUcontext by, CUcontext of);
+  void peer_access_never_began(CUcontext by, CUcontext of);
   void peer_access_ends(CUcontext by, CUcontext of);
   // The access of all devices to the context's blocking memory.
   AccessSet access_to(CUcontext context) const;
@@ -81,13 +82,16 @@ class ServedContexts {
     std::unique_ptr<ContextMemory> memory;
   };
   struct PeerAccess {
-    CUcontext by;  // nullptr: not enabled by the program, but needed by its copies
+    // nullptr: not enabled by the program, or no longer, but its copies may need it. A graph with
+    // such a copy may be launched at any time, so the device keeps this access.
+    CUcontext by;
     CUcontext of;
     int device;  // of `by`
   };
 
   AccessSet access_to(CUcontext context, int device) const;
   void note(CUcontext handle);
+  void forget_repeated_access();
 
   const Parts parts_;
   const Driver& driver_;

@@ -67,6 +67,26 @@ TEST_F(MemoryReach, OutlivesPeerAccessThatTheProgramEnds) {
   EXPECT_TRUE(device_1_has_access());
 }
 
+// A captured copy is made whenever its graph is launched.
+TEST_F(MemoryReach, OutlivesPeerAccessThatWasEnabledBeforeTheCopy) {
+  const CUcontext by = there_->get();
+  ASSERT_TRUE(memory().contexts().peer_access_begins(by, primary()).ok());
+  memory().contexts().let_reach(facts(), AccessSet::of(1));
+  memory().contexts().peer_access_ends(by, primary());
+  EXPECT_FALSE(memory().contexts().may_use(facts()));
+  EXPECT_TRUE(device_1_has_access());
+}
+
+TEST_F(MemoryReach, IsUndoneIfTheDriverRefusesPeerAccess) {
+  const CUcontext by = there_->get();
+  ASSERT_TRUE(memory().contexts().peer_access_begins(by, primary()).ok());
+  ASSERT_TRUE(memory().contexts().peer_access_begins(by, primary()).ok());
+  memory().contexts().peer_access_never_began(by, primary());
+  EXPECT_TRUE(device_1_has_access()) << "it was enabled before";
+  memory().contexts().peer_access_never_began(by, primary());
+  EXPECT_FALSE(device_1_has_access());
+}
+
 TEST_F(MemoryReach, LaterAllocationsAreReachedToo) {
   memory().contexts().let_reach(facts(), AccessSet::of(1));
   GIVEN(driver().cuCtxPushCurrent(primary()));

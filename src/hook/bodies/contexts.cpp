@@ -159,7 +159,7 @@ CUVMM_HOOK(cuCtxEnablePeerAccess, CUcontext peer, unsigned flags) {
   const auto begun = serving->memory.contexts().peer_access_begins(current, peer);
   const auto opened = begun.ok() ? serving->ipc.access_changed(peer) : begun;
   if (opened.ok()) return answer;
-  if (begun.ok()) serving->memory.contexts().peer_access_ends(current, peer);
+  if (begun.ok()) serving->memory.contexts().peer_access_never_began(current, peer);
   driver.cuCtxDisablePeerAccess(peer);
   return to_cuda(opened.error());
 }
