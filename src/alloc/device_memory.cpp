@@ -42,6 +42,7 @@ Result<void> DeviceMemory::probe(const Driver& driver) {
   granule_ = TRY(granularity_of(driver, location()));
   const int by_fd = device_attribute_or(
       0, driver, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, ordinal_);
+  exportable_ = by_fd != 0 ? Export::Yes : Export::No;
   budget_ = std::make_shared<LeasedBudget>(settings_.limit_of(ordinal_, memory_));
   CUuuid uuid{};
   if (driver.cuDeviceGetUuid(&uuid, ordinal_) == CUDA_SUCCESS) {
@@ -59,7 +60,6 @@ Result<void> DeviceMemory::probe(const Driver& driver) {
   MapPlan plan;
   plan.map(mapping, 0, ChunkRef::adopt(std::move(*chunk)), AccessSet::of(ordinal_));
   TRY(plan.commit());
-  exportable_ = by_fd != 0 ? Export::Yes : Export::No;
   return {};
 }
 
