@@ -7,7 +7,8 @@ bool QuiescedContext::begin(std::uint64_t until) {
   if (!policy_.may_move()) return false;
   Gate& gate = dependencies_.gate;
   if (!gate.close(until)) return false;
-  if (dependencies_.clock.wait_for_everything(until)) {
+  // Memory may have been registered by address during the waits.
+  if (dependencies_.clock.wait_for_everything(until) && policy_.may_move()) {
     relaxed_.emplace(dependencies_.driver);
     in_context_.emplace(dependencies_.driver, context_);
     if (in_context_->ok()) return true;
