@@ -32,11 +32,12 @@ DeviceMemory* ServedDevices::make(int ordinal) {
   return device.memory.get();
 }
 
-// Holds no lock, because a neighbour may have to be created.
+// Holds no lock, because a neighbour may have to be created. Other threads wait until all places
+// are known, or a first allocation on a full device would be refused.
 void ServedDevices::find_places_to_spill(DeviceMemory& memory) {
-  auto& has_places = devices_[static_cast<std::size_t>(memory.ordinal())].has_places;
-  if (has_places.load(std::memory_order_relaxed) || has_places.exchange(true)) return;
-  memory.find_places_to_spill(driver_, neighbours_to_spill_to(memory.ordinal()));
+  std::call_once(devices_[static_cast<std::size_t>(memory.ordinal())].search, [&] {
+    memory.find_places_to_spill(driver_, neighbours_to_spill_to(memory.ordinal()));
+  });
 }
 
 std::vector<DeviceMemory*> ServedDevices::neighbours_to_spill_to(int ordinal) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "alloc/device_memory.hpp"
@@ -30,7 +31,7 @@ class ServedDevices {
   struct Device {
     std::atomic<Serving> serving{Serving::Unknown};
     std::unique_ptr<DeviceMemory> memory;
-    std::atomic<bool> has_places{false};  // the search for places to spill to was made
+    std::once_flag search;  // for places to spill to
   };
 
   DeviceMemory* make(int ordinal);
