@@ -16,6 +16,8 @@ using namespace node;  // NOLINT(google-build-using-namespace): its words are th
 namespace {
 
 constexpr std::uint64_t a_moment = 250 * a_millisecond;
+// Attempts to reconnect follow 0.1, 0.3, 0.7, 1.5, 3.1 and 6.3 s after the loss.
+constexpr std::uint64_t longest_absence = 7'000 * a_millisecond;
 
 const char* words_for(RefusalReason why) {
   switch (why) {
@@ -163,6 +165,16 @@ std::optional<Leases::Pending> Leases::answer_to(Holding& holding, RequestId req
   }
 }
 
+void Leases::note_silence() {
+  is_silent_ = true;
+  if (away_since_ == 0) away_since_ = now_ns();
+}
+
+void Leases::note_answer() {
+  is_silent_ = false;
+  if (standing_ == Standing::Connected) away_since_ = 0;
+}
+
 Lessor::Extended Leases::extend(LeasedBudget& budget, Size size) {
   Holding holding{lock_};
   Leased* const place = find(budget);
@@ -171,7 +183,7 @@ Lessor::Extended Leases::extend(LeasedBudget& budget, Size size) {
   while (standing_ == Standing::Greeted && now_ns() < until) {
     heard_.wait_for(holding, std::chrono::nanoseconds{until - now_ns()});
   }
-  if (standing_ != Standing::Connected || is_silent_) return without_service();
+  if (!answers()) return without_service();
   return extend_at_once(holding, *place, size);
 }
 
@@ -183,7 +195,7 @@ Lessor::Extended Leases::extend_at_once(Holding& holding, Leased& place, Size si
     const RequestId request = ask(place, bytes, Ask::AtOnce);
     const auto answered = answer_to(holding, request, now_ns() + a_moment);
     if (!answered) {
-      is_silent_ = true;
+      note_silence();
       CUVMM_LOG_RARELY(Warning,
                        "the node service does not answer; the program continues without it");
       return without_service();
@@ -209,14 +221,29 @@ bool Leases::wait_for(LeasedBudget& budget, Size size, std::uint64_t until, std:
   return is_leased;
 }
 
+// The limit counts from the loss, so a thread waits only once for the same service.
+bool Leases::outwait_absence(Holding& holding, std::uint64_t longest) {
+  if (away_since_ == 0) return false;
+  const std::uint64_t until = std::min(longest, away_since_ + longest_absence);
+  if (now_ns() >= until) return false;
+  while (!answers() && now_ns() < until) {
+    heard_.wait_for(holding, std::chrono::nanoseconds{until - std::min(until, now_ns())});
+  }
+  return true;
+}
+
 bool Leases::wait_until_leased(LeasedBudget& budget, Size size, std::uint64_t until,
                                std::uint64_t longest) {
   Holding holding{lock_};
   Leased* const place = find(budget);
   if (place == nullptr) return false;
   for (;;) {
+    if (!answers()) {
+      if (!outwait_absence(holding, longest)) return false;
+      // Let the caller ask the driver, which decides while there is no service.
+      if (!answers()) return true;
+    }
     const Size surplus = budget.surplus();
-    if (standing_ != Standing::Connected || is_silent_) return false;
     // Memory has arrived since the caller looked, or the driver's memory lags behind the leases.
     // The caller retries a limited number of times.
     if (surplus >= size) {
@@ -230,7 +257,7 @@ bool Leases::wait_until_leased(LeasedBudget& budget, Size size, std::uint64_t un
       return false;
     }
     if (answered->state == Pending::State::Granted) return true;
-    if (answered->state == Pending::State::Lost) return false;
+    if (answered->state == Pending::State::Lost) continue;
     // Other clients give way eventually; a foreign process need not.
     const bool is_foreign = answered->why == RefusalReason::BeyondCapacity;
     const std::uint64_t last = is_foreign ? until : longest;

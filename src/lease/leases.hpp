@@ -155,6 +155,12 @@ class Leases final : public Lessor {
   Extended without_service() const {
     return settings_.is_required ? Extended::No : Extended::NobodyLeases;
   }
+  bool answers() const { return standing_ == Standing::Connected && !is_silent_; }
+  void note_silence();
+  void note_answer();
+  // Waits for a service that has not been away for long to answer again, at most until `longest`.
+  // Returns false without waiting if that time is over already.
+  bool outwait_absence(Holding& holding, std::uint64_t longest);
   static Size batch_of(const Leased& place);
   static void log_refusal(const Pending& refused);
 
@@ -178,6 +184,7 @@ class Leases final : public Lessor {
   Standing standing_ = Standing::Apart;
   bool has_started_ = false;
   bool is_silent_ = false;          // the service did not answer in time
+  std::uint64_t away_since_ = 0;    // it was lost, or fell silent; 0: it answers, or never did
   bool asks_no_guarantee_ = false;  // since the service could not honour it
   share::ForkClosedFd socket_;
   std::array<Leased, AccessSet::most_devices + 1> places_;  // and the host

@@ -121,12 +121,12 @@ void Leases::listen() {
       continue;
     }
     const Holding holding{lock_};
-    is_silent_ = false;
     const bool goes_on =
         hear_one_of<Accepted, Rejected, PlaceTerms, LeaseGrant, LeasePart, LeaseRefusal,
                     ReclaimDemand, PauseWithGroup, NextGroupStep, WorkDeadline, PresenceDemand>(
             std::span{packet}.first(static_cast<std::size_t>(got)),
             [this](const auto& said) { return take_note(said); });
+    note_answer();
     heard_.notify_all();
     if (!goes_on) return;
   }
@@ -172,6 +172,7 @@ void Leases::lose() {
   const Holding holding{lock_};
   if (standing_ == Standing::Connected) {
     CUVMM_LOG_RARELY(Info, "the node service is gone; current leases stay");
+    if (away_since_ == 0) away_since_ = now_ns();
   }
   standing_ = Standing::Apart;
   socket_.close();

@@ -30,7 +30,9 @@ class Lessor {
   // Waits until `size` more bytes are leased, which others may have to give back first. The caller
   // must hold no lock. Meanwhile this thread's call does not count as in flight, so the process may
   // be paused. Waits until now_ns() is `longest`, but only until `until` for memory held by
-  // processes that lease nothing. Returns false if that was not enough.
+  // processes that lease nothing. Waits a few seconds for a lessor that has gone away to return.
+  // Returns true if the caller should try again, also if the lessor did not return: then the driver
+  // decides. Returns false if waiting does not help.
   virtual bool wait_for(LeasedBudget& budget, Size size, std::uint64_t until,
                         std::uint64_t longest) = 0;
 

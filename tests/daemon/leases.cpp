@@ -112,6 +112,49 @@ TEST(LeasedBudgets, ProceedWithoutAServiceThatDoesNotAnswer) {
   EXPECT_FALSE(strict.commit(2 * MiB));
 }
 
+TEST(LeasedBudgets, WaitForAServiceThatRestartsAndAskItAgain) {
+  LeasedWorld world;
+  world.begin();
+  bool leased = false;
+  std::thread waits{[&] { leased = wait_for_more(world.budget, 4 * MiB, 20'000); }};
+  world.service.hear<node::LeaseAsk>();
+  world.service.hang_up();
+  world.service.accept();
+  world.service.greet();
+  world.service.grant_next();
+  waits.join();
+  EXPECT_TRUE(leased);
+  EXPECT_EQ(world.budget.surplus(), 4 * MiB);
+}
+
+TEST(LeasedBudgets, WaitForAServiceThatIsSilentForAMoment) {
+  LeasedWorld world;
+  world.begin();
+  EXPECT_TRUE(world.commit(2 * MiB)) << "the driver decides";
+  const auto unanswered = world.service.hear<node::LeaseAsk>();
+  world.give_back(2 * MiB);
+  bool leased = false;
+  std::thread waits{[&] { leased = wait_for_more(world.budget, 4 * MiB, 20'000); }};
+  ::usleep(50'000);
+  world.service.say(node::LeaseRefusal{.request = unanswered.request});
+  world.service.grant_next();
+  waits.join();
+  EXPECT_TRUE(leased);
+  EXPECT_GE(world.budget.surplus(), 4 * MiB);
+}
+
+TEST(LeasedBudgets, LetTheDriverDecideOnceIfTheServiceStaysAway) {
+  LeasedWorld world;
+  world.begin();
+  world.service.hang_up();
+  ASSERT_TRUE(comes_true([&] { return !world.leases.is_connected(); }));
+  const std::uint64_t began = now_ns();
+  const std::uint64_t longest = began + 300'000'000;
+  EXPECT_TRUE(world.budget.wait_for_more(4 * MiB, began, longest)) << "it is worth another attempt";
+  EXPECT_GE(now_ns(), longest);
+  EXPECT_FALSE(world.budget.wait_for_more(4 * MiB, began, longest)) << "and only one";
+}
+
 TEST(LeasedBudgets, AreLeasedByNoSocketOfAnotherUser) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a socket away";
   const FakeService service;
