@@ -180,9 +180,10 @@ Lessor::Extended Leases::extend(LeasedBudget& budget, Size size) {
   Leased* const place = find(budget);
   if (place == nullptr) return Extended::NobodyLeases;
   const std::uint64_t until = now_ns() + a_moment;
-  while (standing_ == Standing::Greeted && now_ns() < until) {
-    heard_.wait_for(holding, std::chrono::nanoseconds{until - now_ns()});
+  while (standing_ == Standing::Greeted && !is_silent_ && now_ns() < until) {
+    heard_.wait_for(holding, std::chrono::nanoseconds{until - std::min(until, now_ns())});
   }
+  if (standing_ == Standing::Greeted) note_silence();
   if (!answers()) return without_service();
   return extend_at_once(holding, *place, size);
 }

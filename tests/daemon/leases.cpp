@@ -112,6 +112,17 @@ TEST(LeasedBudgets, ProceedWithoutAServiceThatDoesNotAnswer) {
   EXPECT_FALSE(strict.commit(2 * MiB));
 }
 
+TEST(LeasedBudgets, WaitOnlyOnceForAServiceThatDoesNotAcceptThem) {
+  LeasedWorld world;
+  std::thread begins{[&] { world.leases.begin(world.budget, a_device, device_memory); }};
+  world.service.accept();
+  world.service.hear<node::HeldAlready>();
+  begins.join();
+  const std::uint64_t began = now_us();
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(world.commit(2 * MiB)) << "the driver decides";
+  EXPECT_LT(now_us() - began, 600'000u) << "a quarter of a second each would be one second";
+}
+
 TEST(LeasedBudgets, WaitForAServiceThatRestartsAndAskItAgain) {
   LeasedWorld world;
   world.begin();
