@@ -175,6 +175,12 @@ void Leases::note_answer() {
   if (standing_ == Standing::Connected) away_since_ = 0;
 }
 
+// The caller commits the memory only after this, so note the time rather than the amount.
+Lessor::Extended Leases::without_answer(Leased& place) const {
+  if (!settings_.is_required) place.unleased_at = now_ns();
+  return without_service();
+}
+
 Lessor::Extended Leases::extend(LeasedBudget& budget, Size size) {
   Holding holding{lock_};
   Leased* const place = find(budget);
@@ -184,14 +190,14 @@ Lessor::Extended Leases::extend(LeasedBudget& budget, Size size) {
     heard_.wait_for(holding, std::chrono::nanoseconds{until - std::min(until, now_ns())});
   }
   if (standing_ == Standing::Greeted) note_silence();
-  if (!answers()) return without_service();
+  if (!answers()) return without_answer(*place);
   return extend_at_once(holding, *place, size);
 }
 
 Lessor::Extended Leases::extend_at_once(Holding& holding, Leased& place, Size size) {
   const Size surplus = place.budget->surplus();
   if (surplus >= size) return Extended::Yes;
-  const Size missing = size - surplus;
+  const Size missing = size - surplus + place.budget->deficit();
   for (Size bytes = std::max(missing, batch_of(place));;) {
     const RequestId request = ask(place, bytes, Ask::AtOnce);
     const auto answered = answer_to(holding, request, now_ns() + a_moment);
@@ -199,7 +205,7 @@ Lessor::Extended Leases::extend_at_once(Holding& holding, Leased& place, Size si
       note_silence();
       CUVMM_LOG_RARELY(Warning,
                        "the node service does not answer; the program continues without it");
-      return without_service();
+      return without_answer(place);
     }
     switch (answered->state) {
       case Pending::State::Granted:
@@ -211,7 +217,7 @@ Lessor::Extended Leases::extend_at_once(Holding& holding, Leased& place, Size si
         bytes = missing;
         break;
       default:
-        return without_service();
+        return without_answer(place);
     }
   }
 }
@@ -251,7 +257,7 @@ bool Leases::wait_until_leased(LeasedBudget& budget, Size size, std::uint64_t un
       heard_.wait_for(holding, std::chrono::milliseconds{20});
       return true;
     }
-    const RequestId request = ask(*place, size - surplus, Ask::Whole);
+    const RequestId request = ask(*place, size - surplus + budget.deficit(), Ask::Whole);
     const auto answered = answer_to(holding, request, longest);
     if (!answered) {
       send(LeaseCancel{request});

@@ -68,7 +68,8 @@ class Leases final : public Lessor {
     std::uint64_t surplus_since = 0;
     // It gave less than it had reported, or did not pause. Until then it reports only its surplus.
     std::uint64_t short_until = 0;
-    Size held_before = 0;  // bytes held before the pause
+    Size held_before = 0;           // bytes held before the pause
+    std::uint64_t unleased_at = 0;  // it may have taken memory without a lease; 0: it has not
 
     bool is_host() const { return uuid == Lessor::the_host; }
     Size missing() const;  // bytes still to be leased before the resume
@@ -135,6 +136,7 @@ class Leases final : public Lessor {
   static void say_who_can_bring_back();
   void report(std::uint64_t now);
   void return_surplus(std::uint64_t now);
+  void report_what_is_unleased(std::uint64_t now);
 
   bool start_threads();
   void say_shares();
@@ -155,6 +157,7 @@ class Leases final : public Lessor {
   Extended without_service() const {
     return settings_.is_required ? Extended::No : Extended::NobodyLeases;
   }
+  Extended without_answer(Leased& place) const;
   bool answers() const { return standing_ == Standing::Connected && !is_silent_; }
   void note_silence();
   void note_answer();
@@ -184,6 +187,7 @@ class Leases final : public Lessor {
   Standing standing_ = Standing::Apart;
   bool has_started_ = false;
   bool is_silent_ = false;          // the service did not answer in time
+  bool reconnects_ = false;         // to report what it holds
   std::uint64_t away_since_ = 0;    // it was lost, or fell silent; 0: it answers, or never did
   bool asks_no_guarantee_ = false;  // since the service could not honour it
   share::ForkClosedFd socket_;

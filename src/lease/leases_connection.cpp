@@ -171,7 +171,9 @@ void Leases::lose() {
   grants_.lose();
   const Holding holding{lock_};
   if (standing_ == Standing::Connected) {
-    CUVMM_LOG_RARELY(Info, "the node service is gone; current leases stay");
+    if (!std::exchange(reconnects_, false)) {
+      CUVMM_LOG_RARELY(Info, "the node service is gone; current leases stay");
+    }
     if (away_since_ == 0) away_since_ = now_ns();
   }
   standing_ = Standing::Apart;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Carries out the service's requests, and reports on the program.
 #include <pthread.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <utility>
@@ -23,6 +24,8 @@ constexpr std::uint64_t short_for = 10'000 * a_millisecond;
 constexpr std::uint64_t shortest_patience = 50 * a_millisecond;
 // How long a member waits for the service after its own time is over: others may be moving already.
 constexpr std::uint64_t for_the_answer = 100 * a_millisecond;
+// How long a thread that may go on without a lease takes at most to commit the memory.
+constexpr std::uint64_t commits_within = 2'000 * a_millisecond;
 // A paused program that finds no room for this long resumes with part of its memory on the host.
 constexpr std::uint64_t longest_held = 60'000 * a_millisecond;
 
@@ -68,6 +71,7 @@ void Leases::serve_once() {
   tenant_is_idle_ = tenant_.is_idle();
   report(now);
   return_surplus(now);
+  report_what_is_unleased(now);
 }
 
 void Leases::reclaim(const ReclaimDemand& demand) {
@@ -406,6 +410,28 @@ void Leases::return_surplus(std::uint64_t now) {
       if (returned != 0) send(LeaseReturn{place.uuid, returned});
     }
   }
+}
+
+// Memory taken while the service was silent has no lease, and a service learns what a client holds
+// only when it connects.
+void Leases::report_what_is_unleased(std::uint64_t now) {
+  const Holding holding{lock_};
+  if (!answers() || reconnects_) return;
+  for (Leased& place : places()) {
+    // The service does not know a device without terms, so it would not lease its memory.
+    if (place.unleased_at == 0 || !place.has_terms) continue;
+    if (place.budget->deficit() != 0) {
+      place.unleased_at = 0;
+      reconnects_ = true;
+    } else if (now > place.unleased_at + commits_within) {
+      place.unleased_at = 0;
+    }
+  }
+  if (!reconnects_) return;
+  CUVMM_LOG_RARELY(Info,
+                   "the node service answers again; reconnecting to report the memory that was "
+                   "taken without a lease");
+  ::shutdown(socket_.number(), SHUT_RDWR);
 }
 
 }  // namespace cuvmm::lease

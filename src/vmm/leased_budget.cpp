@@ -46,6 +46,12 @@ Size LeasedBudget::surplus() const {
   return may > held ? may - held : 0;
 }
 
+Size LeasedBudget::deficit() const {
+  const Size may = may_hold_.load();
+  const Size held = this->held();
+  return held > may ? held - may : 0;
+}
+
 Size LeasedBudget::take_surplus(Size most) {
   const Size taken = std::min(most, surplus());
   const Size may = may_hold_.fetch_sub(taken) - taken;
@@ -58,10 +64,8 @@ Size LeasedBudget::take_surplus(Size most) {
 
 Size LeasedBudget::lease_what_is_held() {
   take_surplus(unlimited);
-  // More may be held than leased if the lessor was absent for a time.
-  const Size may = may_hold_.load();
-  const Size held = this->held();
-  if (held > may) add_lease(held - may);
+  const Size lacking = deficit();
+  if (lacking != 0) add_lease(lacking);
   return leased_.load(std::memory_order_relaxed);
 }
 

@@ -69,6 +69,8 @@ class LeasedBudget final : public LocalBudget {
   // Leased but not committed bytes. 0 if more is committed than leased, because the lessor was
   // absent for a time.
   Size surplus() const;
+  // Committed but not leased bytes, from a time without the lessor.
+  Size deficit() const;
   // Sets the lease to the committed bytes, and returns it.
   Size lease_what_is_held();
 

@@ -112,6 +112,37 @@ TEST(LeasedBudgets, ProceedWithoutAServiceThatDoesNotAnswer) {
   EXPECT_FALSE(strict.commit(2 * MiB));
 }
 
+TEST(LeasedBudgets, ReportWhatTheyTookWhileTheServiceWasSilent) {
+  LeasedWorld world;
+  world.begin();
+  EXPECT_TRUE(world.commit(6 * MiB)) << "the driver decides";
+  EXPECT_EQ(world.budget.deficit(), 6 * MiB);
+  const auto unanswered = world.service.hear<node::LeaseAsk>();
+  world.service.say(node::LeaseRefusal{.request = unanswered.request});
+  world.service.accept();
+  world.service.greet();
+  ASSERT_EQ(world.service.held().size(), 1u);
+  EXPECT_EQ(world.service.held()[0].bytes, 6 * MiB);
+  EXPECT_EQ(world.budget.deficit(), 0u);
+}
+
+TEST(LeasedBudgets, AskForWhatTheyHoldWithoutALeaseToo) {
+  LeasedWorld world;
+  std::thread begins{[&] { world.leases.begin(world.budget, a_device, device_memory); }};
+  world.service.accept();
+  world.service.hear<node::HeldAlready>();
+  world.service.say(node::Accepted{});  // no terms, so it does not reconnect to report
+  begins.join();
+  EXPECT_TRUE(world.commit(2 * batch)) << "the driver decides";
+  const auto unanswered = world.service.hear<node::LeaseAsk>();
+  std::thread waits{[&] { EXPECT_TRUE(wait_for_more(world.budget, 4 * MiB, 20'000)); }};
+  world.service.say(node::LeaseRefusal{.request = unanswered.request});
+  const auto ask = world.service.hear<node::LeaseAsk>();
+  EXPECT_EQ(ask.bytes, 2 * batch + 4 * MiB);
+  world.service.say(node::LeaseGrant{ask.request});
+  waits.join();
+}
+
 TEST(LeasedBudgets, WaitOnlyOnceForAServiceThatDoesNotAcceptThem) {
   LeasedWorld world;
   std::thread begins{[&] { world.leases.begin(world.budget, a_device, device_memory); }};
