@@ -130,6 +130,7 @@ class Leases final : public Lessor {
   void bring_back(std::uint64_t now);
   enum class Room : std::uint8_t { All, Some, None, Refused };
   Room room_to_come_back();
+  void end_return();
   void leave_again();
   void agree(const node::PresenceDemand& demand);
   void report_presence();

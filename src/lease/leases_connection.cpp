@@ -181,6 +181,7 @@ void Leases::lose() {
   demands_.clear();
   presence_demands_.clear();
   with_group_.clear();
+  group_step_.reset();  // the next service may use the same revision
   work_deadlines_.clear();
   for (Pending& pending : pending_) pending.state = Pending::State::Lost;
   heard_.notify_all();

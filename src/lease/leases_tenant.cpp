@@ -291,6 +291,7 @@ Result<void> Leases::pause_with_group(Duration within, const ReclaimDemand& dema
 void Leases::bring_back(std::uint64_t now) {
   if (!tenant_.is_paused()) {
     paused_at_ = 0;  // something else resumed it
+    end_return();
     return;
   }
   if (!tenant_.has_held_calls()) {
@@ -317,15 +318,32 @@ void Leases::bring_back(std::uint64_t now) {
   if (resumed.ok()) {
     is_partly_back_ = false;
     paused_at_ = 0;
-    const Holding holding{lock_};
-    for (Leased& place : places()) place.resumes_with = 0;
+    end_return();
     return;
   }
   if (resumed.error().kind == ErrorKind::NotSupported) {
     paused_at_ = 0;  // the program is exiting, and has shut down the driver
+    end_return();
     return;
   }
   CUVMM_LOG_RARELY(Warning, "the program is still paused: %s", resumed.error().text().c_str());
+}
+
+// Forgets the requests for what the program held before its pause. The service would otherwise
+// reclaim memory from others for one that waits still.
+void Leases::end_return() {
+  const Holding holding{lock_};
+  for (Leased& place : places()) {
+    place.resumes_with = 0;
+    Pending* const asked = find(std::exchange(place.comes_back_with, 0));
+    if (asked == nullptr) continue;
+    const Pending ended = *asked;
+    *asked = pending_.back();
+    pending_.pop_back();
+    if (ended.state != Pending::State::Waits) continue;
+    abandoned_.push_back(ended);  // a grant may be on its way
+    send(LeaseCancel{ended.request});
+  }
 }
 
 void Leases::leave_again() {

@@ -159,6 +159,20 @@ TEST(LeasedBudgets, PauseWithTheirGroupAfterAPauseThatWasCalledOff) {
   EXPECT_EQ(world.service.hear<ReclaimAnswer>().outcome, ReclaimOutcome::Applied);
 }
 
+TEST(LeasedBudgets, PauseWithTheirGroupWhateverAnEarlierServiceSaid) {
+  LeasedWorld world;
+  world.begin();
+  world.service.say(NextGroupStep{5, GroupStep::Run});
+  world.service.hear<node::UseReport>();
+  world.service.hang_up();
+  world.service.accept();
+  world.service.greet();
+  demand_pause_with_group(world, 5, 20'000'000);
+  EXPECT_EQ(world.service.hear<StandsStill>().revision, 5U);
+  world.service.say(NextGroupStep{5, GroupStep::Move});
+  EXPECT_EQ(world.service.hear<ReclaimAnswer>().outcome, ReclaimOutcome::Applied);
+}
+
 // A client of the service in group "job" that holds memory and pauses with its group.
 RawClient member(const NodeService& service, const std::string& name) {
   RawClient client{service.socket()};

@@ -103,6 +103,16 @@ TEST_F(LeasesInParts, AProgramThatNobodyWaitsForAnyMoreLeavesAgain) {
   EXPECT_TRUE(comes_true([&] { return world.tenant.leaves_again == 1; }));
 }
 
+// By `cuvmm resume`, for example.
+TEST_F(LeasesInParts, AProgramThatIsResumedOtherwiseCancelsItsRequest) {
+  pause();
+  const auto ask = hold_a_call();
+  world.tenant.paused = false;
+  EXPECT_EQ(world.service.hear<node::LeaseCancel>().request, ask.request);
+  world.service.say(node::LeaseGrant{ask.request});  // it was on its way
+  EXPECT_TRUE(comes_true([&] { return world.budget.surplus() == all; }));
+}
+
 // Others may have taken what it had released, so it comes back like any paused program.
 TEST_F(LeasesInParts, APauseThatFailsAndCannotBeUndoneCountsAsOne) {
   world.tenant.gives_half_first = true;
