@@ -111,8 +111,8 @@ ClientTerms Broker::entitle(const Party& party) const {
   for (const auto& [place, wish] : wishes.places) {
     MemoryShare share{.guarantee = is_trusted && !is_ruled ? wish.guarantee : 0,
                       .limit = wish.limit};
-    if (is_ruled) {
-      share.guarantee = place == host_place ? 0 : rule->guarantee;
+    if (is_ruled && place != host_place) {
+      share.guarantee = rule->guarantee;
       share.limit = std::min(share.limit, rule->limit.value_or(node::unlimited));
     }
     if (party.set_by_hand && place != host_place) {

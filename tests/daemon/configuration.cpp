@@ -126,6 +126,18 @@ TEST_F(NodeService, AConfigurationIsReadAgainAndABadOneChangesNothing) {
   EXPECT_TRUE(client.lease(40 * MiB));
 }
 
+TEST_F(NodeService, ALimitOfARuleIsOneOfDevicesOnly) {
+  write_file("c.toml", "[[client]]\nname = \"a\"\nlimit = \"100M\"\n");
+  start({"--config", file("c.toml")});
+  RawClient client = RawClient::at(*this, "a");
+  ASSERT_EQ(client.hear<node::PlaceTerms>()->limit, 100 * MiB);
+  client.say(node::HeldAlready{.place = {}, .bytes = 0, .guarantee = 0, .limit = unlimited});
+  const auto host = client.hear<node::PlaceTerms>();
+  ASSERT_TRUE(host);
+  EXPECT_EQ(host->place, node::PlaceUuid{});
+  EXPECT_EQ(host->limit, node::unlimited);
+}
+
 TEST_F(NodeService, CapacityIsWhatClientsMayHaveTogether) {
   start({"--capacity", "0=64M"});
   RawClient client = RawClient::at(*this, "a");
