@@ -18,6 +18,17 @@ std::string as_text(Size bytes) {
   return print_size(bytes);
 }
 
+std::optional<TermsRefused> refusal_in(const Decisions& decisions) {
+  for (const Decision& decision : decisions) {
+    if (const auto* const refused = std::get_if<TermsRefused>(&decision)) return *refused;
+  }
+  return {};
+}
+
+std::string sum_of(const TermsRefused& refused) {
+  return "guarantees add up to " + as_text(refused.guaranteed) + " of " + as_text(refused.capacity);
+}
+
 }  // namespace
 
 std::optional<PlaceId> Broker::place_of(const PlaceUuid& uuid) const {
@@ -89,6 +100,13 @@ std::optional<std::string> Broker::configure(const ServiceConfig& config, Micros
   return {};
 }
 
+const ClientRule* Broker::rule_of(const Party& party) const {
+  const auto rule = std::find_if(
+      config_.rules.begin(), config_.rules.end(),
+      [&](const ClientRule& one) { return fits(one, party.peer, party.wishes->name); });
+  return rule == config_.rules.end() ? nullptr : &*rule;
+}
+
 ClientTerms Broker::entitle(const Party& party) const {
   const Wishes& wishes = *party.wishes;
   const bool is_trusted = settings_.serves == Serves::OneUser || party.peer.user == 0;
@@ -97,10 +115,8 @@ ClientTerms Broker::entitle(const Party& party) const {
                     .group = wishes.group};
   // Groups of different users are different groups.
   if (!terms.group.empty()) terms.group = std::to_string(party.peer.user) + ":" + terms.group;
-  const auto rule =
-      std::find_if(config_.rules.begin(), config_.rules.end(),
-                   [&](const ClientRule& one) { return fits(one, party.peer, wishes.name); });
-  const bool is_ruled = rule != config_.rules.end();
+  const ClientRule* const rule = rule_of(party);
+  const bool is_ruled = rule != nullptr;
   if (is_ruled) {
     terms.weight = rule->weight.value_or(terms.weight);
     terms.priority = rule->priority.value_or(terms.priority);
@@ -119,6 +135,7 @@ ClientTerms Broker::entitle(const Party& party) const {
       if (party.set_by_hand->sets_guarantee) share.guarantee = party.set_by_hand->guarantee;
       if (party.set_by_hand->sets_limit) share.limit = party.set_by_hand->limit;
     }
+    if (party.without_guarantee.count(place) != 0) share.guarantee = 0;
     share.guarantee = std::min(share.guarantee, share.limit);
     terms.shares[place] = share;
   }
@@ -190,31 +207,37 @@ bool Broker::on(ConnectionId id, Party& party, const HeldAlready& said, Microsec
   if (*place != host_place) time_.uses(id, *place, now);
   party.wishes->places[*place] = said;
   party.wishes->places[*place].bytes = 0;  // it requests leases for what it holds
-  for (const Decision& decision : tell(TermsChanged{id, entitle(party)}, now)) {
-    if (std::holds_alternative<TermsRefused>(decision)) {
-      party.wishes->places[*place].guarantee = 0;
-      tell(TermsChanged{id, entitle(party)}, now);
-      CUVMM_LOG(Warning, "client %s: its guarantee does not fit; it gets none",
-                name_of(id).c_str());
-      break;
-    }
-  }
+  renew_terms(id, party, now);
   say_terms(id, *place);
+  return true;
+}
+
+void Broker::renew_terms(ConnectionId id, Party& party, Microseconds now) {
+  while (const auto refused = refusal_in(tell(TermsChanged{id, entitle(party)}, now))) {
+    if (!drop_guarantee(id, party, *refused)) return;
+  }
+}
+
+bool Broker::drop_guarantee(ConnectionId id, Party& party, const TermsRefused& refused) {
+  if (!party.without_guarantee.insert(refused.place).second) return false;
+  CUVMM_LOG(Warning, "client %s gets no guarantee on %s: %s", name_of(id).c_str(),
+            place_name(refused.place).c_str(), sum_of(refused).c_str());
   return true;
 }
 
 bool Broker::accept(ConnectionId id, Party& party, Microseconds now) {
   std::map<PlaceId, Size> held;
   for (const auto& [place, wish] : party.wishes->places) held[place] = wish.bytes;
-  const ClientTerms terms = entitle(party);
-  for (const Decision& decision : tell(ClientCame{id, terms, held}, now)) {
-    const auto* const refused = std::get_if<TermsRefused>(&decision);
-    if (refused == nullptr) continue;
-    say(id, Rejected{.why = Rejection::GuaranteesDoNotFit,
-                     .text = "guarantees add up to " + as_text(refused->guaranteed) + " of " +
-                             as_text(refused->capacity)});
-    end_(id);
-    return true;
+  ClientTerms terms = entitle(party);
+  while (const auto refused = refusal_in(tell(ClientCame{id, terms, held}, now))) {
+    // A client can take back a guarantee that it has asked for, but not one of a rule. Refusing
+    // the client would leave it without the rule's limit too.
+    if (rule_of(party) == nullptr || !drop_guarantee(id, party, *refused)) {
+      say(id, Rejected{.why = Rejection::GuaranteesDoNotFit, .text = sum_of(*refused)});
+      end_(id);
+      return true;
+    }
+    terms = entitle(party);
   }
   party.is_client = true;
   say(id, Accepted{.weight = terms.weight, .priority = terms.priority});

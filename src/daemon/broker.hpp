@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "daemon/config.hpp"
@@ -97,6 +98,8 @@ class Broker {
     Peer peer;
     std::optional<Wishes> wishes;  // once it has greeted
     std::size_t places_to_come = 0;
+    // Where the guarantee that it is entitled to did not fit, so that it has none.
+    std::set<node::PlaceId> without_guarantee = {};
     bool is_client = false;                          // accepted
     std::optional<node::TermsAsk> set_by_hand = {};  // `cuvmm set`
     std::optional<std::uint32_t> cap_wish = {};      // of a client that shares device time
@@ -142,6 +145,10 @@ class Broker {
     return false;
   }
   bool accept(ConnectionId id, Party& party, node::Microseconds now);
+  // Tells the policy the client's terms. Where its guarantee does not fit, it gets none.
+  void renew_terms(ConnectionId id, Party& party, node::Microseconds now);
+  // Returns false if the client had no guarantee there already.
+  bool drop_guarantee(ConnectionId id, Party& party, const node::TermsRefused& refused);
 
   // Messages of observers.
   bool observe(ConnectionId id, const Party& party, const node::ObserverMessage& said,
@@ -161,6 +168,8 @@ class Broker {
 
   // The client's entitlement: its wishes, as far as the rules and its user allow them.
   node::ClientTerms entitle(const Party& party) const;
+  // The first rule that matches; nullptr if there is none.
+  const ClientRule* rule_of(const Party& party) const;
 
   node::Decisions tell(const node::NodeEvent& event, node::Microseconds now);
   void carry_out_all(const node::Decisions& decisions, node::Microseconds now);

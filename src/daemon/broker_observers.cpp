@@ -147,10 +147,13 @@ ObserverAnswer Broker::change_terms(const Party& by, const TermsAsk& asked, Micr
     if (asked.sets_weight) merged.weight = asked.weight, merged.sets_weight = true;
     if (asked.sets_priority) merged.priority = asked.priority, merged.sets_priority = true;
     party.set_by_hand = merged;
+    const auto without_before = party.without_guarantee;
+    if (asked.sets_guarantee) party.without_guarantee.clear();
     for (const Decision& decision : tell(TermsChanged{id, entitle(party)}, now)) {
       const auto* const refused = std::get_if<TermsRefused>(&decision);
       if (refused == nullptr) continue;
       party.set_by_hand = before;
+      party.without_guarantee = without_before;
       answer.why_not = "guarantees add up to " + print_size(refused->guaranteed) + " of " +
                        print_size(refused->capacity);
       return answer;

@@ -20,6 +20,11 @@ void NodeHistory::note(const NodeEvent& event, const Decisions& decisions, Micro
   for (const Decision& decision : decisions) {
     std::visit([&](const auto& one) { after(one, now); }, decision);
   }
+  const auto* const came = std::get_if<ClientCame>(&event);
+  const bool is_refused = std::any_of(decisions.begin(), decisions.end(), [](const auto& one) {
+    return std::holds_alternative<TermsRefused>(one);
+  });
+  if (came != nullptr && is_refused) note_refused(came->client);
   const auto* const left = std::get_if<ClientLeft>(&event);
   if (left == nullptr || find(left->client) == nullptr) return;
   add(NodeEventKind::Left, left->client, now);
@@ -87,12 +92,17 @@ void NodeHistory::before(const ClientCame& event, Microseconds now) {
   add(NodeEventKind::Joined, event.client, now);
 }
 
-// The only event that is amended: the client never joined.
-void NodeHistory::after(const TermsRefused& decision, Microseconds) {
-  if (events_.empty() || events_.back().sample.kind != NodeEventKind::Joined) return;
-  events_.back().sample.outcome = "refused";
-  events_.back().sample.cause = "guarantees do not fit";
-  static_cast<void>(decision);
+// The client never joined, so it will not leave either.
+void NodeHistory::note_refused(ClientId client) {
+  const std::string label = label_of(client);
+  const auto joined = std::find_if(events_.rbegin(), events_.rend(), [&](const Happened& one) {
+    return one.sample.kind == NodeEventKind::Joined && one.sample.client == label;
+  });
+  if (joined != events_.rend()) {
+    joined->sample.outcome = "refused";
+    joined->sample.cause = "guarantees do not fit";
+  }
+  clients_.erase(client);
 }
 
 void NodeHistory::before(const LeaseRequested& event, Microseconds now) {

@@ -74,7 +74,6 @@ class NodeHistory {
 
   void after(const node::LeaseGranted& decision, node::Microseconds now);
   void after(const node::LeaseRefused& decision, node::Microseconds now);
-  void after(const node::TermsRefused& decision, node::Microseconds now);
   void after(const node::ReclaimRequested& decision, node::Microseconds now);
   void after(const node::ReclaimEnded& decision, node::Microseconds now);
   void after(const node::TurnStarted& decision, node::Microseconds now);
@@ -83,6 +82,7 @@ class NodeHistory {
   template <class Other>
   void after(const Other&, node::Microseconds) {}
 
+  void note_refused(node::ClientId client);
   Known* find(node::ClientId client);
   Happened* find_reclaim(node::ClientId client, node::Revision revision);
   void add_returned(Happened& reclaim, Known& by, Size bytes);

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include "daemon/config.hpp"
+#include "daemon/history.hpp"
 #include "daemon/service_world.hpp"
 
 namespace cuvmm::test {
@@ -124,6 +125,48 @@ TEST_F(NodeService, AConfigurationIsReadAgainAndABadOneChangesNothing) {
       [&] { return read_file("service.log").find("limit: must be") != std::string::npos; }));
   EXPECT_FALSE(client.lease(60 * MiB));
   EXPECT_TRUE(client.lease(40 * MiB));
+}
+
+TEST_F(NodeService, AClientWhoseRulesGuaranteeDoesNotFitGetsTheRestOfTheRule) {
+  write_file("c.toml", "[[client]]\nname = \"a\"\nguarantee = \"150M\"\nlimit = \"200M\"\n");
+  start({"--config", file("c.toml")});
+  RawClient first = RawClient::at(*this, "a");
+  EXPECT_EQ(first.hear<node::PlaceTerms>()->guarantee, 150 * MiB);
+  RawClient second = RawClient::at(*this, "a");
+  const auto terms = second.hear<node::PlaceTerms>();
+  ASSERT_TRUE(terms) << "it is refused";
+  EXPECT_EQ(terms->guarantee, 0u);
+  EXPECT_EQ(terms->limit, 200 * MiB);
+  EXPECT_NE(read_file("service.log").find("client a gets no guarantee on"), std::string::npos);
+}
+
+TEST_F(NodeService, ADeviceUsedLaterKeepsARulesLimitIfItsGuaranteeDoesNotFit) {
+  write_file("c.toml", "[[client]]\nname = \"a\"\nguarantee = \"150M\"\nlimit = \"200M\"\n");
+  start({"--config", file("c.toml")});
+  RawClient first = RawClient::at(*this, "a");
+  EXPECT_EQ(first.hear<node::PlaceTerms>()->guarantee, 150 * MiB);
+  RawClient second{socket()};
+  second.say(node::Greeting{.name = "a", .places = 0});
+  ASSERT_TRUE(second.hear<node::Accepted>());
+  second.say(node::HeldAlready{.place = first.device(), .limit = unlimited});
+  const auto terms = second.hear<node::PlaceTerms>();
+  ASSERT_TRUE(terms);
+  EXPECT_EQ(terms->guarantee, 0u);
+  EXPECT_EQ(terms->limit, 200 * MiB);
+}
+
+TEST(NodeHistoryOfClients, ForgetsANewcomerThatWasRefused) {
+  NodeHistory history{{[](node::ClientId) { return "a"; }, [](node::ClientId) { return 0; },
+                       [](node::PlaceId) { return "0"; }}};
+  history.note(node::ClientCame{1, {}, {}}, {node::TermsRefused{1}}, 1);
+  history.note(node::ClientCame{2, {}, {}}, {}, 2);
+  EXPECT_EQ(history.label_of(1), "");
+  EXPECT_EQ(history.label_of(2), "a") << "the name is not taken";
+  history.note(node::TermsChanged{2, {}}, {node::TermsRefused{2}}, 3);
+  const auto events = history.events(4);
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].outcome, "refused");
+  EXPECT_EQ(events[1].outcome, "") << "it has joined, and only its new terms were refused";
 }
 
 TEST_F(NodeService, ALimitOfARuleIsOneOfDevicesOnly) {
