@@ -81,20 +81,17 @@ std::optional<std::string> Broker::configure(const ServiceConfig& config, Micros
            std::to_string(place - 1) + " has " + as_text(bytes);
   }
   for (const auto& [place, bytes] : capacity) {
+    const Size guaranteed = policy_.books().guaranteed(place);
+    if (guaranteed <= bytes) continue;
+    return "connected clients are guaranteed " + as_text(guaranteed) + ", more than " +
+           as_text(bytes);
+  }
+  for (const auto& [place, bytes] : capacity) {
     const PlaceKind kind = place == host_place ? PlaceKind::Host : PlaceKind::Device;
-    for (const Decision& decision : tell(PlaceConfigured{place, kind, bytes}, now)) {
-      if (const auto* const refused = std::get_if<CapacityRefused>(&decision)) {
-        return "connected clients are guaranteed " + as_text(refused->guaranteed) + ", more than " +
-               as_text(refused->capacity);
-      }
-    }
+    tell(PlaceConfigured{place, kind, bytes}, now);
   }
   config_ = config;
-  for (const auto& [id, party] : parties_) {
-    if (!party.is_client) continue;
-    tell(TermsChanged{id, entitle(party)}, now);
-    for (const auto& [place, wish] : party.wishes->places) say_terms(id, place);
-  }
+  renew_all_terms(now);
   time_.configure(config_.time, now);
   renew_time_terms(now);
   return {};
@@ -105,6 +102,27 @@ const ClientRule* Broker::rule_of(const Party& party) const {
       config_.rules.begin(), config_.rules.end(),
       [&](const ClientRule& one) { return fits(one, party.peer, party.wishes->name); });
   return rule == config_.rules.end() ? nullptr : &*rule;
+}
+
+// A guarantee that grows may fit only once another has shrunk, so repeats what was refused as long
+// as that helps.
+void Broker::renew_all_terms(Microseconds now) {
+  std::vector<ConnectionId> remaining;
+  for (auto& [id, party] : parties_) {
+    party.without_guarantee.clear();
+    if (party.is_client) remaining.push_back(id);
+  }
+  for (std::size_t before = 0; before != remaining.size();) {
+    before = remaining.size();
+    std::erase_if(remaining, [&](ConnectionId id) {
+      return !refusal_in(tell(TermsChanged{id, entitle(parties_[id])}, now));
+    });
+  }
+  for (const ConnectionId id : remaining) renew_terms(id, parties_[id], now);
+  for (const auto& [id, party] : parties_) {
+    if (!party.is_client) continue;
+    for (const auto& [place, wish] : party.wishes->places) say_terms(id, place);
+  }
 }
 
 ClientTerms Broker::entitle(const Party& party) const {

@@ -147,6 +147,7 @@ class Broker {
   bool accept(ConnectionId id, Party& party, node::Microseconds now);
   // Tells the policy the client's terms. Where its guarantee does not fit, it gets none.
   void renew_terms(ConnectionId id, Party& party, node::Microseconds now);
+  void renew_all_terms(node::Microseconds now);
   // Returns false if the client had no guarantee there already.
   bool drop_guarantee(ConnectionId id, Party& party, const node::TermsRefused& refused);
 

@@ -127,6 +127,53 @@ TEST_F(NodeService, AConfigurationIsReadAgainAndABadOneChangesNothing) {
   EXPECT_TRUE(client.lease(40 * MiB));
 }
 
+TEST_F(NodeService, GuaranteesCanChangePlacesInOneReload) {
+  const auto guarantee = [&](const char* a, const char* b) {
+    const std::string one = "[[client]]\nname = \"";
+    write_file("c.toml",
+               one + "a\"\nguarantee = \"" + a + "\"\n" + one + "b\"\nguarantee = \"" + b + "\"\n");
+  };
+  guarantee("50M", "200M");
+  start({"--config", file("c.toml")});
+  RawClient first = RawClient::at(*this, "a");
+  ASSERT_EQ(first.hear<node::PlaceTerms>()->guarantee, 50 * MiB);
+  RawClient second = RawClient::at(*this, "b");
+  ASSERT_EQ(second.hear<node::PlaceTerms>()->guarantee, 200 * MiB);
+  guarantee("200M", "50M");
+  service().signal(SIGHUP);
+  EXPECT_EQ(first.hear<node::PlaceTerms>()->guarantee, 200 * MiB);
+  EXPECT_EQ(second.hear<node::PlaceTerms>()->guarantee, 50 * MiB);
+}
+
+TEST_F(NodeService, AReloadThatIsRefusedChangesNoPlace) {
+  write_file("c.toml", "[capacity]\nhost = \"512M\"\n");
+  start({"--config", file("c.toml")});
+  RawClient client = RawClient::at(*this, "a", 150 * MiB);
+  ASSERT_EQ(client.hear<node::PlaceTerms>()->guarantee, 150 * MiB);
+  write_file("c.toml", "[capacity]\nhost = \"256M\"\n0 = \"100M\"\n");
+  service().signal(SIGHUP);
+  EXPECT_TRUE(comes_true([&] {
+    return read_file("service.log").find("connected clients are guaranteed") != std::string::npos;
+  }));
+  for (const auto& place : look_at_all<node::PlaceState>(socket())) {
+    EXPECT_EQ(place.capacity, place.kind == node::PlaceKind::Host ? 512 * MiB : memory);
+  }
+}
+
+TEST_F(NodeService, AReloadSaysWhoseGuaranteeDoesNotFitAnyMore) {
+  write_file("c.toml", "");
+  start({"--config", file("c.toml")});
+  RawClient first = RawClient::at(*this, "a");
+  ASSERT_TRUE(first.hear<node::PlaceTerms>());
+  RawClient second = RawClient::at(*this, "a");
+  ASSERT_TRUE(second.hear<node::PlaceTerms>());
+  write_file("c.toml", "[[client]]\nname = \"a\"\nguarantee = \"150M\"\n");
+  service().signal(SIGHUP);
+  EXPECT_EQ(first.hear<node::PlaceTerms>()->guarantee, 150 * MiB);
+  EXPECT_EQ(second.hear<node::PlaceTerms>()->guarantee, 0u);
+  EXPECT_NE(read_file("service.log").find("gets no guarantee on"), std::string::npos);
+}
+
 TEST_F(NodeService, AClientWhoseRulesGuaranteeDoesNotFitGetsTheRestOfTheRule) {
   write_file("c.toml", "[[client]]\nname = \"a\"\nguarantee = \"150M\"\nlimit = \"200M\"\n");
   start({"--config", file("c.toml")});
