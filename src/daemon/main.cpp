@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuvmmd: the node service (docs/node.md).
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -106,6 +107,14 @@ bool read_capacity(const DaemonRequest& request, std::map<std::string, Size>& ca
   return true;
 }
 
+// Each client takes two or more.
+void allow_all_descriptors() {
+  rlimit descriptors{};
+  if (::getrlimit(RLIMIT_NOFILE, &descriptors) != 0) return;
+  descriptors.rlim_cur = descriptors.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &descriptors);
+}
+
 int serve(const DaemonRequest& request) {
   const auto level = OptionType<LogLevel>::read(request.log_level);
   if (!level) return complain("--log-level: allowed is " + OptionType<LogLevel>::allowed()), 2;
@@ -171,6 +180,7 @@ int serve(const DaemonRequest& request) {
     return 0;
   }
 
+  allow_all_descriptors();
   const InheritedSockets inherited = inherited_sockets();
   settings.inherited = inherited.clients;
   settings.web.inherited = inherited.http;

@@ -10,6 +10,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
@@ -22,6 +23,8 @@ namespace {
 
 constexpr const char* serving_node = "serve the node";
 constexpr std::size_t most_connections = 1024;
+constexpr std::size_t most_of_one_user = most_connections / 4;  // but not of root
+constexpr node::Microseconds longest_unspoken = 5'000'000;
 constexpr std::size_t most_unsent = 1024;  // packets to a client that does not read
 // The rate and burst limit for messages from one client. Handling a message takes longer the more
 // it lists, so a long one counts as several.
@@ -157,6 +160,7 @@ Result<void> Server::run() {
         case Source::Poll:
           drain(poll_timer_);
           // NVML queries are nearly all of the work of an idle service.
+          end_unspoken_connections();
           quiet_polls_ = std::exchange(has_heard_, false) ? 0 : quiet_polls_ + 1;
           if (quiet_polls_ % quiet_polls == 0) ask_for_use();
           break;
@@ -247,9 +251,12 @@ void Server::let_in() {
     if (!peer.ok()) continue;
     const bool is_stranger =
         settings_.serves == Serves::OneUser && peer->user != ::geteuid() && peer->user != 0;
-    if (is_stranger) continue;
+    if (is_stranger || has_too_many_connections(peer->user)) continue;
     const ConnectionId id = ++last_id_;
-    Connection connection{.tokens = messages_per_second, .tokens_at = now_us()};
+    Connection connection{.user = peer->user,
+                          .since = now_us(),
+                          .tokens = messages_per_second,
+                          .tokens_at = now_us()};
     connection.pidfd = peer->pidfd.number();
     connection.socket = std::move(socket);
     if (!watch(connection.socket.number(), EPOLLIN | EPOLLRDHUP, Source::Connection, id).ok()) {
@@ -261,6 +268,26 @@ void Server::let_in() {
     }
     broker_->connected(id, std::move(*peer), now_us());
     connections_.emplace(id, std::move(connection));
+  }
+}
+
+// Otherwise one user could keep all others out.
+bool Server::has_too_many_connections(uid_t user) const {
+  if (settings_.serves == Serves::OneUser || user == 0) return false;
+  const auto count = std::count_if(connections_.begin(), connections_.end(),
+                                   [&](const auto& one) { return one.second.user == user; });
+  if (static_cast<std::size_t>(count) < most_of_one_user) return false;
+  CUVMM_LOG_RARELY(Warning, "user %u has %zu connections; no more are accepted", user,
+                   most_of_one_user);
+  return true;
+}
+
+// Clients and observers speak first.
+void Server::end_unspoken_connections() {
+  const node::Microseconds now = now_us();
+  for (auto& [id, connection] : connections_) {
+    if (connection.has_spoken || now - connection.since < longest_unspoken) continue;
+    connection.is_ending = some_are_ending_ = true;
   }
 }
 
@@ -287,6 +314,7 @@ void Server::receive(ConnectionId id) {
     const bool is_heard =
         got > 0 && may_say(connection, static_cast<std::size_t>(got)) &&
         broker_->said(id, std::span{packet}.first(static_cast<std::size_t>(got)), now_us());
+    connection.has_spoken |= is_heard;
     if (is_heard) continue;
     if (got > 0) {
       CUVMM_LOG_RARELY(Warning,

@@ -44,6 +44,9 @@ class Server {
   struct Connection {
     Fd socket;
     int pidfd = -1;  // owned by the broker
+    uid_t user = 0;
+    node::Microseconds since = 0;
+    bool has_spoken = false;
     struct Unsent {
       std::vector<std::byte> packet;
       Fd descriptor = {};  // sent along with it
@@ -75,6 +78,8 @@ class Server {
   void saw(const std::vector<UsePoll::Seen>& seen);
   void let_in();
   void receive(ConnectionId id);
+  bool has_too_many_connections(uid_t user) const;
+  void end_unspoken_connections();
   bool may_say(Connection& connection, std::size_t bytes) const;
   void send(ConnectionId id, std::vector<std::byte> packet, Fd descriptor = {});
   void flush(ConnectionId id, Connection& connection);

@@ -2,6 +2,7 @@
 // What clients of the service can do, and that they cannot harm each other.
 #include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -288,6 +289,43 @@ TEST_F(NodeService, ASystemWideServiceGivesStrangersNoGuarantee) {
   int status = 0;
   ::waitpid(child, &status, 0);
   EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST_F(NodeService, OneUserCannotTakeAllConnectionsOfASystemWideService) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  constexpr int most = 256;
+  start({"--all-users"});
+  ::chmod(file("").c_str(), 0755);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::setgid(65534) != 0 || ::setuid(65534) != 0) ::_exit(3);
+    std::vector<RawClient> clients;
+    for (int i = 0; i <= most; ++i) {
+      clients.emplace_back(socket()).say(Greeting{.name = "many"});
+      if (clients.back().hear<Accepted>().has_value() != (i < most)) ::_exit(4);
+    }
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST_F(NodeService, AConnectionThatSaysNothingIsClosed) {
+  start();
+  RawClient client{socket()};
+  client.say(Greeting{.name = "a"});
+  ASSERT_TRUE(client.hear<Accepted>());
+  RawClient silent{socket()};
+  EXPECT_TRUE(silent.is_ended());
+  EXPECT_FALSE(client.is_ended(100)) << "it has spoken";
+}
+
+TEST_F(NodeService, TheServiceMayOpenAsManyDescriptorsAsItsHardLimitAllows) {
+  start({}, {"/bin/sh", "-c", "ulimit -S -n 200; ulimit -H -n 400; exec \"$@\"", "sh"});
+  rlimit descriptors{};
+  ASSERT_EQ(::prlimit(service().pid(), RLIMIT_NOFILE, nullptr, &descriptors), 0);
+  EXPECT_EQ(descriptors.rlim_cur, 400u);
 }
 
 TEST_F(NodeService, AClientOfAnotherPidNamespaceIsServed) {
