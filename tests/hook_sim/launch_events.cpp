@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events that a launch records through its attributes prove nothing about earlier work.
+// Events that a launch records through its attributes, or a graph's node, prove nothing about
+// earlier work.
 #include <gtest/gtest.h>
 
 #include "hook_sim/on_primary_context.hpp"
@@ -14,11 +15,7 @@ class EventOfALaunch : public OnPrimaryContext {
     if (Engine::get()->serving() == nullptr) GTEST_SKIP() << "nothing is served";
     ASSERT_DONE(through_door<Call::cuStreamCreate>(&stream_, unsigned{CU_STREAM_NON_BLOCKING}));
     ASSERT_DONE(through_door<Call::cuEventCreate>(&event_, unsigned{CU_EVENT_DISABLE_TIMING}));
-    // Recording the event behind a free makes it proof that the free comes before it.
-    CUdeviceptr freed = 0;
-    ASSERT_DONE(through_door<Call::cuMemAllocAsync>(&freed, std::size_t{4096}, stream_));
-    ASSERT_DONE(through_door<Call::cuMemFreeAsync>(freed, stream_));
-    ASSERT_DONE(through_door<Call::cuEventRecord>(event_, stream_));
+    free_and_record(event_);
     ASSERT_TRUE(is_proof());
   }
   void TearDown() override {
@@ -29,7 +26,15 @@ class EventOfALaunch : public OnPrimaryContext {
   }
 
   static StreamClock& clock() { return Engine::get()->serving()->clock; }
-  bool is_proof() const { return !clock().events().last_record(event_).place.empty(); }
+  static bool is_proof(CUevent event) { return !clock().events().last_record(event).place.empty(); }
+  bool is_proof() const { return is_proof(event_); }
+  // Recording the event behind a free makes it proof that the free comes before it.
+  void free_and_record(CUevent event) {
+    CUdeviceptr freed = 0;
+    EXPECT_DONE(through_door<Call::cuMemAllocAsync>(&freed, std::size_t{4096}, stream_));
+    EXPECT_DONE(through_door<Call::cuMemFreeAsync>(freed, stream_));
+    EXPECT_DONE(through_door<Call::cuEventRecord>(event, stream_));
+  }
 
   // A stand-in accepts every launch.
   CUresult launch(CUlaunchAttribute* attributes, unsigned count) {
@@ -97,6 +102,40 @@ TEST_F(EventOfALaunch, IsNoProofAgainOnceAGraphsKernelNodeNamesIt) {
       CUgraphNode{nullptr}, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, asked));
   EXPECT_DONE(through_door<Call::cuEventRecord>(event_, stream_));
   EXPECT_FALSE(is_proof());
+}
+
+// A node may come to record another event than the one that it was added with.
+TEST_F(EventOfALaunch, IsNoProofAgainOnceAGraphsNodeIsMadeToRecordIt) {
+  CUgraph graph = nullptr;
+  CUgraphNode node = nullptr;
+  CUgraphExec exec = nullptr;
+  CUevent first = nullptr;
+  ASSERT_DONE(through_door<Call::cuEventCreate>(&first, unsigned{CU_EVENT_DISABLE_TIMING}));
+  ASSERT_DONE(through_door<Call::cuGraphCreate>(&graph, 0u));
+  ASSERT_DONE(
+      through_door<Call::cuGraphAddEventRecordNode>(&node, graph, nullptr, std::size_t{0}, first));
+  ASSERT_DONE(through_door<Call::cuGraphInstantiateWithFlags>(&exec, graph, 0ull));
+  CUgraphNodeParams parameters{};
+  parameters.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD;
+  for (const bool is_instantiated : {false, true}) {
+    CUevent event = nullptr;
+    ASSERT_DONE(through_door<Call::cuEventCreate>(&event, unsigned{CU_EVENT_DISABLE_TIMING}));
+    free_and_record(event);
+    ASSERT_TRUE(is_proof(event));
+    parameters.eventRecord.event = event;
+    if (is_instantiated) {
+      EXPECT_DONE(through_door<Call::cuGraphExecNodeSetParams>(exec, node, &parameters));
+    } else {
+      EXPECT_DONE(through_door<Call::cuGraphNodeSetParams>(node, &parameters));
+    }
+    EXPECT_FALSE(is_proof(event)) << is_instantiated;
+    free_and_record(event);
+    EXPECT_FALSE(is_proof(event)) << is_instantiated;
+    EXPECT_DONE(through_door<Call::cuEventDestroy_v2>(event));
+  }
+  EXPECT_DONE(through_door<Call::cuGraphExecDestroy>(exec));
+  EXPECT_DONE(through_door<Call::cuGraphDestroy>(graph));
+  EXPECT_DONE(through_door<Call::cuEventDestroy_v2>(first));
 }
 
 TEST_F(EventOfALaunch, IsProofBesideLaunchesThatDoNotNameIt) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/control.hpp"
+#include "hook/node_events.hpp"
 #include "hook/serve.hpp"
 
 namespace cuvmm::hook {
@@ -147,6 +148,7 @@ CUVMM_HOOK(cuGraphExecMemcpyNodeSetParams, CUgraphExec exec, CUgraphNode node,
 }
 CUVMM_HOOK(cuGraphExecNodeSetParams, CUgraphExec exec, CUgraphNode node,
            CUgraphNodeParams* parameters) {
+  note_event_of_node(forward, parameters);
   return update_copy(forward, copy_of(parameters), exec, node, parameters);
 }
 CUVMM_HOOK(cuGraphExecUpdate, CUgraphExec exec, CUgraph graph, CUgraphNode* node,

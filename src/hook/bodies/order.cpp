@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams, events and waits: the program's use of them tells how its work is ordered and how far it
 // has come. Each call is forwarded unchanged.
+#include "hook/node_events.hpp"
 #include "hook/serve.hpp"
 
 namespace cuvmm::hook {
@@ -121,14 +122,9 @@ CUresult recorded_by_graphs(const Forward<call>& forward, CUevent event, auto...
 }
 
 template <Call call>
-CUresult add_node(const Forward<call>& forward, const CUgraphNodeParams* parameters,
+CUresult set_node(const Forward<call>& forward, const CUgraphNodeParams* parameters,
                   auto... arguments) {
-  if (parameters != nullptr && parameters->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD) {
-    return recorded_by_graphs(forward, parameters->eventRecord.event, arguments...);
-  }
-  if (parameters != nullptr && parameters->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT) {
-    return used_by_graphs(forward, arguments...);
-  }
+  note_event_of_node(forward, parameters);
   return forward(arguments...);
 }
 
@@ -238,11 +234,14 @@ CUVMM_HOOK(cuGraphAddEventWaitNode, CUgraphNode* node, CUgraph graph, const CUgr
 }
 CUVMM_HOOK(cuGraphAddNode, CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,
            CUgraphNodeParams* parameters) {
-  return add_node(forward, parameters, node, graph, after, count, parameters);
+  return set_node(forward, parameters, node, graph, after, count, parameters);
 }
 CUVMM_HOOK(cuGraphAddNode_v2, CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
            const CUgraphEdgeData* edges, size_t count, CUgraphNodeParams* parameters) {
-  return add_node(forward, parameters, node, graph, after, edges, count, parameters);
+  return set_node(forward, parameters, node, graph, after, edges, count, parameters);
+}
+CUVMM_HOOK(cuGraphNodeSetParams, CUgraphNode node, CUgraphNodeParams* parameters) {
+  return set_node(forward, parameters, node, parameters);
 }
 
 }  // namespace cuvmm::hook
