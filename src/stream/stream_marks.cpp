@@ -164,7 +164,8 @@ void StreamClock::mark_all(StreamState& all) {
   const RelaxedCapture relaxed{driver_};
   Mark mark{.tick = all.tick.load(std::memory_order_acquire), .events = {}, .is_exact = false};
   const LegacyBarrier::Alone alone{program_.legacy};
-  bool is_complete = alone.is_alone() && record_on(all, CU_STREAM_LEGACY, mark);
+  bool is_complete =
+      !all.has_unmarked_end() && alone.is_alone() && record_on(all, CU_STREAM_LEGACY, mark);
   for (StreamState* stream : table_.of_context(all.context)) {
     if (!is_complete) break;
     if (stream->kind != StreamKind::NonBlocking) continue;
@@ -193,8 +194,8 @@ void StreamClock::record_final_event(const StreamState& stream) {
   const InContext in_context{driver_, stream.context};
   if (!in_context.ok()) return;
   const RelaxedCapture relaxed{driver_};
-  // Captured work does not run, and an event record would end the capture.
-  if (is_capturing(stream.handle)) return;
+  // An event record, or a wait for the stream's earlier work, would end the capture.
+  if (is_capturing(stream.handle)) return all.stream_ended_unmarked();
   {
     // Reuse the events that have completed. Otherwise they would accumulate, one for each ended
     // stream, until a mark of the context takes them over.
@@ -208,7 +209,9 @@ void StreamClock::record_final_event(const StreamState& stream) {
   }
   Mark last;
   if (!record_on(all, stream.handle, last) && !record_on(all, stream.handle, last)) {
-    driver_.cuStreamSynchronize(stream.handle);
+    const bool is_over = !is_capturing(stream.handle) &&
+                         driver_.cuStreamSynchronize(stream.handle) == CUDA_SUCCESS;
+    if (!is_over) all.stream_ended_unmarked();
     return;
   }
   const Holding holding{all.lock};
@@ -224,8 +227,9 @@ void StreamClock::stream_ends(CUstream handle) {
     const RelaxedCapture relaxed{driver_};
     if (in_context.ok() && record_on(*state, handle, last)) {
       add_mark(*state, std::move(last));
-    } else if (driver_.cuStreamSynchronize(handle) == CUDA_SUCCESS) {
-      // Without an event, nothing could tell later when its work is done.
+    } else if (!is_capturing(handle) && driver_.cuStreamSynchronize(handle) == CUDA_SUCCESS) {
+      // Without an event, only a wait for the context could tell later when its work is done. A
+      // captured stream is left to that, since waiting for it would end the capture.
       state->advance(last_tick);
     }
   }

@@ -60,6 +60,8 @@ struct StreamState {
   // This many of the next frees leave a mark, because a caller asked for the stream's progress.
   std::atomic<int> marks_wanted{0};
   std::atomic<bool> has_marks{false};  // whether `marks` holds any
+  // Of Everything: as of this tick, some stream has ended without an event behind its work.
+  std::atomic<std::uint64_t> unmarked_end{0};
 
   Lock lock{LockOrder::StreamOrder};  // guards the members below
   std::deque<Mark> marks;             // not known to have completed, in order
@@ -75,6 +77,10 @@ struct StreamState {
   bool has_unfinished() const { return done.load() < tick.load(); }
   bool has_unwaited() const { return waited_for.load() < tick.load(); }
   bool is_done(std::uint64_t at) const { return done.load(std::memory_order_acquire) >= at; }
+  // For Everything. From now on, only a wait of the program's for the context tells that all of its
+  // work is done.
+  void stream_ended_unmarked() { raise(unmarked_end, ticket().tick); }
+  bool has_unmarked_end() const { return !is_done(unmarked_end.load(std::memory_order_acquire)); }
   FreeTicket ticket() { return {id, tick.fetch_add(1, std::memory_order_acq_rel) + 1}; }
   bool leaves_marks() const {
     return kind == StreamKind::PerThread || marks_wanted.load(std::memory_order_relaxed) > 0;

@@ -94,6 +94,7 @@ bool StreamClock::is_all_done(CUcontext context) {
 
 bool StreamClock::ended_streams_run(CUcontext context) {
   StreamState& all = table_.everything_of(context);
+  if (all.has_unmarked_end()) return true;
   const InContext in_context{driver_, context};
   if (!in_context.ok()) return true;
   const RelaxedCapture relaxed{driver_};

@@ -282,5 +282,39 @@ TEST_F(StreamEnds, AStreamThatEndsAmidACaptureDoesNotBreakIt) {
   captures.ended();
 }
 
+// Its work can be marked with no event, so that only a wait for the context tells of it.
+TEST_F(StreamEnds, AStreamWithFreesThatEndsAmidACaptureDoesNotBreakIt) {
+  HeldStream origin = held();
+  FreeTicket freed;
+  FreeTicket all;
+  {
+    HeldStream side = held();
+    side.hold();
+    freed = free_on(side.name());
+    const GivenEvent fork;
+    const GivenEvent join;
+    begin_capture(origin, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    captures.began();
+    GIVEN(driver().cuEventRecord(fork, origin));
+    GIVEN(driver().cuStreamWaitEvent(side, fork, 0));
+    GIVEN(driver().cuEventRecord(join, side));
+    GIVEN(driver().cuStreamWaitEvent(origin, join, 0));
+    clock->stream_ends(side);
+    EXPECT_EQ(capture_status(origin), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    const GivenGraph graph = end_capture(origin);
+    captures.ended();
+    all = clock->ticket_of_all(context());
+    EXPECT_FALSE(clock->is_all_done(context()));
+    EXPECT_FALSE(clock->wait(freed, in_ms(20))) << "its earlier work runs on";
+    EXPECT_FALSE(clock->wait(all, in_ms(20))) << "its earlier work runs on";
+  }
+  const Horizon horizon = clock->horizon_of(context());
+  GIVEN(driver().cuCtxSynchronize_v2000());
+  horizon.waited_for();
+  EXPECT_TRUE(clock->is_done(freed));
+  EXPECT_TRUE(clock->is_done(all));
+  EXPECT_TRUE(clock->is_all_done(context()));
+}
+
 }  // namespace
 }  // namespace cuvmm::test
