@@ -28,6 +28,10 @@ class Context : public std::enable_shared_from_this<Context> {
   unsigned flags() const { return flags_.load(); }
   void set_flags(unsigned flags) { flags_.store(flags); }
 
+  // One use is that of the creator. detach() returns true if it ended the last one.
+  void attach() { uses_.fetch_add(1); }
+  bool detach() { return uses_.fetch_sub(1) == 1; }
+
   // CUDA_SUCCESS, or the error that every further call in this context returns.
   CUresult sticky_error() const { return sticky_.load(); }
   void fail(CUresult error);
@@ -73,6 +77,7 @@ class Context : public std::enable_shared_from_this<Context> {
   const bool primary_;
   const std::uint64_t id_;
   std::atomic<unsigned> flags_;
+  std::atomic<int> uses_{1};
   std::atomic<CUresult> sticky_{CUDA_SUCCESS};
   std::shared_ptr<Stream> legacy_;
 

@@ -38,5 +38,33 @@ TEST(InADeadContext, PoolMemoryIsNotFreedAndStaysUsed) {
   EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0));
 }
 
+// Each cuCtxAttach adds a use, and a context ends with its last use.
+TEST(AnAttachedContext, KeepsItsMemoryUntilItsLastUseEnds) {
+  open_driver();
+  CUcontext context = nullptr;
+  CUcontext attached = nullptr;
+  CUdeviceptr memory = 0;
+  ASSERT_DONE(through_door<Call::cuInit>(0u));
+  Serving* const serving = Engine::get()->serving();
+  if (serving == nullptr) GTEST_SKIP() << "nothing is served";
+  ASSERT_DONE(through_door<Call::cuCtxCreate_v2>(&context, 0u, 0));
+  ASSERT_DONE(through_door<Call::cuCtxAttach>(&attached, 0u));
+  ASSERT_EQ(attached, context);
+  ASSERT_DONE(through_door<Call::cuMemAlloc_v2>(&memory, std::size_t{4 * MiB}));
+  ASSERT_TRUE(serving->memory.find(memory));
+
+  EXPECT_DONE(through_door<Call::cuCtxDetach>(context));
+
+  EXPECT_TRUE(serving->memory.find(memory));
+  EXPECT_FALSE(serving->memory.contexts().is_dead(context));
+  CUdeviceptr next = 0;
+  EXPECT_DONE(through_door<Call::cuMemAlloc_v2>(&next, std::size_t{4 * MiB}));
+
+  EXPECT_DONE(through_door<Call::cuCtxDetach>(context));
+
+  EXPECT_FALSE(serving->memory.find(memory));
+  EXPECT_TRUE(serving->memory.contexts().is_dead(context));
+}
+
 }  // namespace
 }  // namespace cuvmm::test

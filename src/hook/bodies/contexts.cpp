@@ -65,6 +65,24 @@ CUresult destroy(const Forward<call>& forward, CUcontext context) {
   return end_by(forward, context, context, &if_granted);
 }
 
+// Tells contexts apart even if a new one has the handle of one that has ended. 0 if there is none,
+// or if the driver is older than CUDA 12.
+unsigned long long id_of(const Driver& driver, CUcontext context) {
+  unsigned long long id = 0;
+  if (context == nullptr || driver.cuCtxGetId(context, &id) != CUDA_SUCCESS) return 0;
+  return id;
+}
+
+// A context ends with the last of its uses, of which each cuCtxAttach adds one.
+template <Call call>
+CUresult detach(const Forward<call>& forward, CUcontext context) {
+  const Driver& driver = forward.engine().driver();
+  const unsigned long long id = id_of(driver, context);
+  return end_by(forward, context, context, [&](CUresult answer) {
+    return answer == CUDA_SUCCESS && (id == 0 || id_of(driver, context) != id);
+  });
+}
+
 bool is_active(const Driver& driver, CUdevice device) {
   unsigned flags = 0;
   int active = 0;
@@ -135,7 +153,7 @@ CUVMM_HOOK(cuCtxDestroy_v2, CUcontext context) {
   return destroy(forward, context);
 }
 CUVMM_HOOK(cuCtxDetach, CUcontext context) {
-  return destroy(forward, context);
+  return detach(forward, context);
 }
 CUVMM_HOOK(cuDevicePrimaryCtxReset, CUdevice device) {
   return end_primary(forward, device, true);

@@ -81,6 +81,21 @@ CUVMM_SIM(cuCtxDestroy_v2)(CUcontext context) {
   return destroy(context);
 }
 
+// Not measured: whether the driver lets a primary context be attached. Here it refuses.
+CUVMM_SIM(cuCtxAttach)(CUcontext* out, unsigned flags) {
+  CUVMM_SIM_CONTEXT(context);
+  if (out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (context->is_primary()) return CUDA_ERROR_INVALID_CONTEXT;
+  context->attach();
+  *out = context->handle();
+  return CUDA_SUCCESS;
+}
+CUVMM_SIM(cuCtxDetach)(CUcontext handle) {
+  CUVMM_SIM_CONTEXT(context);
+  if (context->handle() != handle || context->is_primary()) return CUDA_ERROR_INVALID_CONTEXT;
+  return context->detach() ? destroy(handle) : CUDA_SUCCESS;
+}
+
 CUVMM_SIM(cuCtxPushCurrent_v2)(CUcontext context) {
   if (!may_be_current(context)) return CUDA_ERROR_INVALID_CONTEXT;
   ContextStack::of_this_thread().push_back(context);
