@@ -66,8 +66,14 @@ void StreamClock::add_mark(StreamState& state, Mark mark) {
   bool is_full = false;
   {
     const Holding holding{state.lock};
-    if (mark.is_barrier) state.has_barrier.store(true, std::memory_order_release);
+    const bool is_barrier = mark.is_barrier;
+    const std::uint64_t epoch = mark.epoch;
     state.marks.push_back(std::move(mark));
+    if (is_barrier) {
+      state.has_barrier.store(true, std::memory_order_release);
+      // Not before: operations of other threads rely on finding the barrier.
+      state.has_barrier_of(epoch);
+    }
     state.has_marks.store(true, std::memory_order_relaxed);
     is_full = state.marks.size() > most_marks;
   }
@@ -75,14 +81,12 @@ void StreamClock::add_mark(StreamState& state, Mark mark) {
   poll(state, PollEffort::Full);
   const Holding holding{state.lock};
   if (state.marks.size() <= most_marks) return;
-  const auto last_barrier = std::find_if(state.marks.rbegin(), state.marks.rend(),
-                                         [](const Mark& one) { return one.is_barrier; });
+  const Mark* const last_barrier = state.last_barrier();
   std::deque<Mark> kept;
   bool keeps = true;
   for (Mark& one : state.marks) {
     const bool is_last = &one == &state.marks.back();
-    const bool is_last_barrier = last_barrier != state.marks.rend() && &one == &*last_barrier;
-    if (keeps || is_last || is_last_barrier) {
+    if (keeps || is_last || &one == last_barrier) {
       kept.push_back(std::move(one));
     } else {
       retire(state, one);

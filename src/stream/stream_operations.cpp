@@ -18,7 +18,7 @@ Operation::Operation(StreamClock& clock, StreamState& stream, Kind kind)
   if (clock_.has_other_side(stream_, epoch_)) {
     clock_.learn_other_side(stream_, epoch_);
     is_ahead_of_barrier_ = !clock_.program_.sees_everything() ||
-                           stream_.barrier_epoch.load(std::memory_order_acquire) != epoch_;
+                           stream_.barrier_epoch.load(std::memory_order_acquire) < epoch_;
   }
   if (kind == Kind::Allocation) return;
   before_ = stream_.tick.load(std::memory_order_acquire);
@@ -31,7 +31,8 @@ Operation::Operation(StreamClock& clock, StreamState& stream, Kind kind)
 
 Operation::~Operation() {
   if (event_ != nullptr) {
-    clock_.add_mark(stream_, {.tick = before_, .events = {event_}, .is_barrier = is_barrier_});
+    clock_.add_mark(
+        stream_, {.tick = before_, .events = {event_}, .is_barrier = is_barrier_, .epoch = epoch_});
   }
   if (stream_.kind == StreamKind::Legacy) {
     clock_.program_.legacy.legacy_submitted();
@@ -44,7 +45,6 @@ CUresult Operation::record_barrier() {
   const CUresult answer = clock_.record_operation(stream_, event_);
   if (answer != CUDA_SUCCESS) return answer;
   is_barrier_ = true;
-  stream_.barrier_epoch.store(epoch_, std::memory_order_release);
   return CUDA_SUCCESS;
 }
 
@@ -58,7 +58,8 @@ FreeTicket Operation::freed() {
   clock_.add_mark(stream_, {.tick = is_exact ? ticket.tick : before_,
                             .events = {event_},
                             .is_exact = is_exact,
-                            .is_barrier = is_barrier_});
+                            .is_barrier = is_barrier_,
+                            .epoch = epoch_});
   event_ = nullptr;
   if (stream_.marks_wanted.load(std::memory_order_relaxed) > 0) {
     stream_.marks_wanted.fetch_sub(1, std::memory_order_relaxed);
@@ -99,9 +100,8 @@ StreamClock::PlacedOperations::PlacedOperations(StreamClock& clock, StreamName n
     : clock_(clock), stream_(clock.table_.find(name)) {
   if (stream_ == nullptr || !stream_->has_barrier.load(std::memory_order_acquire)) return;
   const Holding holding{stream_->lock};
-  const auto last = std::find_if(stream_->marks.rbegin(), stream_->marks.rend(),
-                                 [](const Mark& mark) { return mark.is_barrier; });
-  if (last == stream_->marks.rend() || stream_->context_ends.load()) return;
+  const Mark* const last = stream_->last_barrier();
+  if (last == nullptr || stream_->context_ends.load()) return;
   event_ = pin(*stream_, last->events.front());
 }
 

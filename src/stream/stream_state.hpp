@@ -30,6 +30,8 @@ struct Mark {
   // not count an event as work of its stream, so the hooks check the event as well when the program
   // synchronizes or queries the stream.
   bool is_barrier = false;
+  // Of a barrier: it comes after all work of the other side up to this epoch.
+  std::uint64_t epoch = 0;
 };
 
 // Covers every free on the stream, future ones included: the stream has ended.
@@ -51,7 +53,8 @@ struct StreamState {
   std::atomic<bool> context_ends{false};  // its handles and events end with it
   std::atomic<bool> knows_others{false};  // whether `known` holds anything
   // Epochs of the other side of the legacy barrier. The stream's future work is known to come after
-  // that side's frees up to learnt_epoch; a barrier mark in this stream covers barrier_epoch.
+  // that side's frees up to learnt_epoch; a barrier that has been added to `marks` covers
+  // barrier_epoch.
   std::atomic<std::uint64_t> learnt_epoch{0};
   std::atomic<std::uint64_t> barrier_epoch{0};
   std::atomic<bool> has_barrier{false};  // whether one of `marks` is a barrier
@@ -96,6 +99,17 @@ struct StreamState {
   // Everything freed up to `at` is done.
   void advance(std::uint64_t at) { raise(done, at); }
   void has_been_waited_for(std::uint64_t at) { raise(waited_for, at); }
+  void has_barrier_of(std::uint64_t epoch) { raise(barrier_epoch, epoch); }
+
+  // The barrier that comes after all others; nullptr if there is none. Threads may add barriers in
+  // another order than that in which they recorded them. The caller holds the lock.
+  const Mark* last_barrier() const {
+    const Mark* last = nullptr;
+    for (const Mark& mark : marks) {
+      if (mark.is_barrier && (last == nullptr || mark.epoch >= last->epoch)) last = &mark;
+    }
+    return last;
+  }
 
  private:
   static std::uint64_t bit_of(int of) { return std::uint64_t{1} << of; }

@@ -176,6 +176,43 @@ TEST_F(StreamClockTest, AnIdleStreamIsNotProofOfFreesBehindTheLegacyStream) {
   EXPECT_TRUE(clock->wait(later, in_ms(10'000)));
 }
 
+// Until the first operation has left its barrier, another thread's cannot rely on it.
+TEST_F(StreamClockTest, AnOperationAmidAnotherIsNotDoneBeforeTheLegacyWorkAheadOfIt) {
+  HeldStream blocking = held(CU_STREAM_DEFAULT);
+  allocate_on(blocking.name());
+  hold_legacy();
+  StreamClock::Operation first{*clock, state(blocking.name()), StreamClock::Operation::Kind::Free};
+  free_on(blocking.name());
+
+  EXPECT_FALSE(operations_are_done(blocking.name()));
+
+  const FreeTicket last = first.freed();
+  EXPECT_FALSE(operations_are_done(blocking.name()));
+  release_legacy();
+  EXPECT_TRUE(clock->wait(last, in_ms(10'000)));
+  EXPECT_TRUE(operations_are_done(blocking.name()));
+}
+
+TEST_F(StreamClockTest, ABarrierThatIsLeftLateDoesNotHideALaterOne) {
+  HeldStream blocking = held(CU_STREAM_DEFAULT);
+  allocate_on(blocking.name());
+  hold_legacy();
+  StreamClock::Operation first{*clock, state(blocking.name()), StreamClock::Operation::Kind::Free};
+  const GivenEvent behind;
+  GIVEN(driver().cuEventRecord(behind, blocking));
+  release_legacy();
+  GIVEN(driver().cuEventSynchronize(behind));  // so that the first barrier has been reached
+  hold_legacy();
+  free_on(blocking.name());
+  const FreeTicket last = first.freed();
+
+  EXPECT_FALSE(operations_are_done(blocking.name()));
+
+  release_legacy();
+  EXPECT_TRUE(clock->wait(last, in_ms(10'000)));
+  EXPECT_TRUE(operations_are_done(blocking.name()));
+}
+
 TEST_F(StreamClockTest, OperationsCostNoEventWhileTheOtherSideIsIdle) {
   static std::atomic<int> records{0};
   static const Driver* real = nullptr;
