@@ -99,6 +99,10 @@ Schedule Scheduling::policy() const {
   return is_on() ? parts()->scheduler.policy() : Schedule::Off;
 }
 
+void Scheduling::stream_began(CUstream stream) {
+  if (Parts* known = parts()) known->streams.stream_began(stream);
+}
+
 void Scheduling::stream_ends(CUstream stream) {
   Parts* known = parts();
   if (known == nullptr || stream == nullptr) return;

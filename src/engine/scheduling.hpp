@@ -58,6 +58,8 @@ class Scheduling {
   void graphs_use_events() { graphs_use_events_.store(true, std::memory_order_release); }
   bool do_graphs_use_events() const { return graphs_use_events_.load(std::memory_order_acquire); }
 
+  // Call after the driver has created the stream.
+  void stream_began(CUstream stream);
   // Forgets a handle, whether scheduling is on or not. Call before the driver destroys it, since
   // another thread may get the same handle afterwards.
   void stream_ends(CUstream stream);

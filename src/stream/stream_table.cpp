@@ -73,6 +73,19 @@ StreamState* StreamTable::find(StreamName name) {
   return state;
 }
 
+void StreamTable::stream_began(CUstream handle) {
+  {
+    const Writing writing{lock_};
+    const auto found = by_key_.find(Key{nullptr, handle, 0});
+    if (found != by_key_.end()) {
+      end(*found->second);
+      by_key_.erase(found);
+      note_change();
+    }
+  }
+  find({.handle = handle});
+}
+
 StreamState* StreamTable::known(StreamName name) const {
   const Reading reading{lock_};
   const auto found = by_key_.find(Key{nullptr, name.handle, 0});

@@ -46,6 +46,9 @@ class StreamTable {
   // The same without asking the driver: nullptr if no call has named the stream yet. Not for a
   // thread's default stream.
   StreamState* known(StreamName name) const;
+  // Call after the driver has created the stream. A record of that handle belongs to a stream that
+  // has ended with its context, of which the table is yet to be told.
+  void stream_began(CUstream handle);
   // Represents all the work of a live context.
   StreamState& everything_of(CUcontext context);
   // One for each known context.

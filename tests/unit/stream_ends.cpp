@@ -264,6 +264,24 @@ TEST_F(StreamEnds, FreesInAnEndedContextAreDone) {
   EXPECT_TRUE(clock->is_done(ticket));
 }
 
+// Before the table is told that a context has ended, a new stream may get the handle of one that
+// ended with it.
+TEST_F(StreamEnds, ANewStreamDoesNotInheritTheRecordOfItsHandle) {
+  HeldStream stream = held();
+  const FreeTicket of_the_old = free_on(stream.name());
+  clock->context_ends(context());
+
+  clock->table().stream_began(stream);
+
+  const StreamState& record = state(stream.name());
+  EXPECT_NE(record.id, of_the_old.stream);
+  EXPECT_EQ(record.tick.load(), 0U);
+  EXPECT_FALSE(record.context_ends.load());
+  EXPECT_FALSE(clock->is_done(of_the_old));
+  clock->context_ended(context());
+  EXPECT_TRUE(clock->is_done(of_the_old));
+}
+
 TEST_F(StreamEnds, AStreamThatEndsAmidACaptureDoesNotBreakIt) {
   HeldStream origin = held();
   HeldStream side = held();

@@ -10,10 +10,9 @@ namespace {
 // A new stream is registered at once: even if no later call names it, it may have work to wait for.
 template <Call call>
 CUresult learn(const Forward<call>& forward, CUresult answer, const CUstream* made) {
-  StreamClock* clock = clock_of(forward);
-  if (clock != nullptr && answer == CUDA_SUCCESS && made != nullptr) {
-    clock->table().find({.handle = *made});
-  }
+  if (answer != CUDA_SUCCESS || made == nullptr) return answer;
+  if (StreamClock* const clock = clock_of(forward)) clock->table().stream_began(*made);
+  forward.engine().scheduling().stream_began(*made);
   return answer;
 }
 
