@@ -51,5 +51,46 @@ TEST_F(GreenContext, IsForgottenWhenItIsDestroyed) {
   EXPECT_NE(through_door<Call::cuGreenCtxDestroy>(green_), CUDA_SUCCESS);
 }
 
+// The program never asks for the context behind its streams.
+class StreamsOfAGreenContext : public OnPrimaryContext {
+ protected:
+  void SetUp() override {
+    ASSERT_NO_FATAL_FAILURE(OnPrimaryContext::SetUp());
+    if (Engine::get()->serving() == nullptr) GTEST_SKIP() << "nothing is served";
+    ASSERT_DONE(through_door<Call::cuGreenCtxStreamCreate>(&stream_, green_,
+                                                           unsigned{CU_STREAM_NON_BLOCKING}, 0));
+  }
+
+  static Serving& serving() { return *Engine::get()->serving(); }
+
+  const CUgreenCtx green_ = given_green_context();
+  CUstream stream_ = nullptr;
+};
+
+TEST_F(StreamsOfAGreenContext, EndWithIt) {
+  const StreamState* const stream = serving().clock.table().known({.handle = stream_});
+  ASSERT_NE(stream, nullptr);
+  const CUcontext context = stream->context;
+  EXPECT_NE(context, context_);
+
+  EXPECT_DONE(through_door<Call::cuGreenCtxDestroy>(green_));
+
+  EXPECT_EQ(serving().clock.table().known({.handle = stream_}), nullptr);
+  EXPECT_TRUE(serving().memory.contexts().is_dead(context));
+  EXPECT_FALSE(serving().memory.contexts().is_dead(context_));
+}
+
+TEST_F(StreamsOfAGreenContext, MayEndThePrimaryContextToo) {
+  CUdeviceptr memory = 0;
+  ASSERT_DONE(through_door<Call::cuMemAlloc_v2>(&memory, std::size_t{4 * MiB}));
+  ASSERT_DONE(through_door<Call::cuDevicePrimaryCtxRelease_v2>(0));
+  EXPECT_TRUE(serving().memory.find(memory)) << "the green context holds the primary one";
+
+  EXPECT_DONE(through_door<Call::cuGreenCtxDestroy>(green_));
+
+  EXPECT_FALSE(serving().memory.find(memory));
+  EXPECT_TRUE(serving().memory.contexts().is_dead(context_));
+}
+
 }  // namespace
 }  // namespace cuvmm::test

@@ -15,22 +15,40 @@ auto of_the_driver() {
 }
 
 const CUgreenCtx green_context = reinterpret_cast<CUgreenCtx>(0x1000);
+bool exists = false;
 CUcontext used_by = nullptr;
 
-CUresult convert(CUcontext* context, CUgreenCtx green) {
-  if (green != green_context) return CUDA_ERROR_INVALID_HANDLE;
+// A green context holds the primary context.
+CUresult use() {
+  if (used_by != nullptr) return CUDA_SUCCESS;
+  CUcontext primary = nullptr;
   CUcontext current = nullptr;
-  if (used_by == nullptr) {
-    const CUresult made = of_the_driver<Call::cuCtxCreate_v2>()(&used_by, 0, 0);
-    if (made != CUDA_SUCCESS) return made;
-    of_the_driver<Call::cuCtxPopCurrent_v2>()(&current);
-  }
+  const CUresult made = of_the_driver<Call::cuCtxCreate_v2>()(&used_by, 0, 0);
+  if (made != CUDA_SUCCESS) return made;
+  of_the_driver<Call::cuCtxPopCurrent_v2>()(&current);
+  return of_the_driver<Call::cuDevicePrimaryCtxRetain>()(&primary, 0);
+}
+
+CUresult convert(CUcontext* context, CUgreenCtx green) {
+  if (green != green_context || !exists) return CUDA_ERROR_INVALID_HANDLE;
+  const CUresult made = use();
   *context = used_by;
-  return CUDA_SUCCESS;
+  return made;
+}
+
+CUresult create_stream(CUstream* stream, CUgreenCtx green, unsigned flags, int) {
+  CUcontext context = nullptr;
+  if (const CUresult refused = convert(&context, green); refused != CUDA_SUCCESS) return refused;
+  of_the_driver<Call::cuCtxPushCurrent_v2>()(context);
+  const CUresult made = of_the_driver<Call::cuStreamCreate>()(stream, flags);
+  of_the_driver<Call::cuCtxPopCurrent_v2>()(&context);
+  return made;
 }
 
 CUresult destroy(CUgreenCtx green) {
-  if (green != green_context || used_by == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (green != green_context || !std::exchange(exists, false)) return CUDA_ERROR_INVALID_HANDLE;
+  if (used_by == nullptr) return CUDA_SUCCESS;
+  of_the_driver<Call::cuDevicePrimaryCtxRelease_v2>()(0);
   return of_the_driver<Call::cuCtxDestroy_v2>()(std::exchange(used_by, nullptr));
 }
 
@@ -45,6 +63,9 @@ CUresult launch(const CUlaunchConfig*, CUfunction, void**, void**) {
 void* stand_in(const char* name) {
   if (std::strcmp(name, "cuLaunchKernelEx") == 0) return reinterpret_cast<void*>(&launch);
   if (std::strcmp(name, "cuCtxFromGreenCtx") == 0) return reinterpret_cast<void*>(&convert);
+  if (std::strcmp(name, "cuGreenCtxStreamCreate") == 0) {
+    return reinterpret_cast<void*>(&create_stream);
+  }
   if (std::strcmp(name, "cuGreenCtxDestroy") == 0) return reinterpret_cast<void*>(&destroy);
   if (std::strcmp(name, "cuMulticastBindAddr") == 0) return reinterpret_cast<void*>(&bind);
   return nullptr;
@@ -76,6 +97,7 @@ void* find_symbol(void* library, const char* symbol) {
 }  // namespace
 
 CUgreenCtx given_green_context() {
+  exists = true;
   return green_context;
 }
 

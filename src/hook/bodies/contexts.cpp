@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Contexts that end, with everything served in them, and access to other contexts' memory.
+#include <optional>
+
 #include "base/log.hpp"
 #include "hook/serve.hpp"
 
@@ -29,30 +31,59 @@ void end(const Forward<call>& forward, CUcontext context) {
   forward.engine().scheduling().context_ended(context);
 }
 
+CUcontext settled(Engine& engine, CUcontext context) {
+  engine.scheduling().context_ends(context);
+  return context;
+}
+
+// A context that a call may end, from before the call until after it. nullptr: no context.
+template <Call call>
+class EndingContext {
+ public:
+  EndingContext(const Forward<call>& forward, CUcontext context)
+      : forward_(forward),
+        context_(settled(forward.engine(), context)),
+        listed_(forward.engine().ending_contexts(), context),
+        device_time_(forward.engine().time_lease(), context) {}
+  ~EndingContext() {
+    if (is_over_) return;
+    StreamClock* const clock = clock_of(forward_);
+    if (captures_.has_value() && clock != nullptr) clock->context_stays(context_);
+    forward_.engine().scheduling().context_stays(context_);
+  }
+  EndingContext(const EndingContext&) = delete;
+  EndingContext& operator=(const EndingContext&) = delete;
+
+  // Call once the call has been announced.
+  void begin() {
+    if (StreamClock* const clock = clock_of(forward_)) clock->context_ends(context_);
+    captures_.emplace(forward_.engine().captures(), context_);
+  }
+  void is_over() {
+    is_over_ = true;
+    captures_->is_over();
+    device_time_.is_over();
+    end(forward_, context_);
+  }
+
+ private:
+  const Forward<call>& forward_;
+  const CUcontext context_;
+  const EndingContexts::Ending listed_;
+  TimeLease::Ending device_time_;
+  std::optional<Captures::Ending> captures_;
+  bool is_over_ = false;
+};
+
 // For a call that may or may not end the context; `is_over(answer)` tells.
 template <Call call, class Argument, class IsOver>
 CUresult end_by(const Forward<call>& forward, CUcontext context, Argument argument,
                 IsOver is_over) {
-  Engine& engine = forward.engine();
-  engine.scheduling().context_ends(context);
-  const EndingContexts::Ending ending{engine.ending_contexts(), context};
-  TimeLease::Ending device_time{engine.time_lease(), context};
-  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) {
-    engine.scheduling().context_stays(context);
-    return refused;
-  }
-  StreamClock* const clock = clock_of(forward);
-  if (clock != nullptr) clock->context_ends(context);
-  Captures::Ending captures{engine.captures(), context};
+  EndingContext<call> ending{forward, context};
+  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
+  ending.begin();
   const CUresult answer = forward.announced(argument);
-  if (is_over(answer)) {
-    captures.is_over();
-    device_time.is_over();
-    end(forward, context);
-    return answer;
-  }
-  if (clock != nullptr) clock->context_stays(context);
-  engine.scheduling().context_stays(context);
+  if (is_over(answer)) ending.is_over();
   return answer;
 }
 
@@ -98,17 +129,52 @@ CUcontext primary_context(const Driver& driver, CUdevice device) {
   return context;
 }
 
+// Whether anything follows the ends of contexts.
+template <Call call>
+bool ends_matter(const Forward<call>& forward) {
+  Engine& engine = forward.engine();
+  return engine.serving() != nullptr || engine.scheduling().parts() != nullptr ||
+         engine.captures().any();
+}
+
 // The last release ends a primary context.
 template <Call call>
 CUresult end_primary(const Forward<call>& forward, CUdevice device, bool always) {
-  Engine& engine = forward.engine();
-  const bool matters = engine.serving() != nullptr || engine.scheduling().parts() != nullptr ||
-                       engine.captures().any();
-  if (!matters) return forward(device);
-  const Driver& driver = engine.driver();
+  if (!ends_matter(forward)) return forward(device);
+  const Driver& driver = forward.engine().driver();
   return end_by(forward, primary_context(driver, device), device, [&](CUresult answer) {
     return answer == CUDA_SUCCESS && (always || !is_active(driver, device));
   });
+}
+
+// The context of the green one's streams. The program need not have asked for it.
+template <Call call>
+CUcontext context_of(const Forward<call>& forward, CUgreenCtx green) {
+  Serving* const serving = forward.engine().serving();
+  CUcontext context = serving != nullptr ? serving->memory.contexts().context_of(green) : nullptr;
+  if (context != nullptr) return context;
+  const CUresult answer = forward.engine().driver().cuCtxFromGreenCtx(&context, green);
+  return answer == CUDA_SUCCESS ? context : nullptr;
+}
+
+// A green context holds the primary context of its device, perhaps as the last.
+template <Call call>
+CUresult end_green(const Forward<call>& forward, CUgreenCtx green) {
+  if (!ends_matter(forward)) return forward(green);
+  const CUcontext context = context_of(forward, green);
+  if (context == nullptr) return forward(green);
+  const Driver& driver = forward.engine().driver();
+  const CUdevice device = device_of(driver, context);
+  EndingContext<call> ending{forward, context};
+  EndingContext<call> primary{forward, primary_context(driver, device)};
+  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
+  ending.begin();
+  primary.begin();
+  const CUresult answer = forward.announced(green);
+  if (answer != CUDA_SUCCESS) return answer;
+  ending.is_over();
+  if (!is_active(driver, device)) primary.is_over();
+  return answer;
 }
 
 }  // namespace
@@ -139,11 +205,7 @@ CUVMM_HOOK(cuCtxFromGreenCtx, CUcontext* context, CUgreenCtx green) {
   return answer;
 }
 CUVMM_HOOK(cuGreenCtxDestroy, CUgreenCtx green) {
-  Serving* serving = forward.engine().serving();
-  const CUcontext context =
-      serving != nullptr ? serving->memory.contexts().context_of(green) : nullptr;
-  if (context == nullptr) return forward(green);
-  return end_by(forward, context, green, &if_granted);
+  return end_green(forward, green);
 }
 
 CUVMM_HOOK(cuCtxDestroy, CUcontext context) {
