@@ -91,7 +91,8 @@ class StreamClock final : public StreamOrder {
   // program from submitting.
   bool wait_for_all(CUcontext context, std::uint64_t until);
   bool wait_for_everything(std::uint64_t until);  // of all contexts
-  // Whether the device has completed all of it by now. Waits for nothing.
+  // Whether the device has completed all of it by now, and the non-blocking streams of the device's
+  // other contexts. Waits for nothing.
   bool is_all_done(CUcontext context);
   // Queries the progress of streams with unfinished frees. Waits for nothing.
   void ask_about_frees(int device);
@@ -158,6 +159,7 @@ class StreamClock final : public StreamOrder {
   void add_mark(StreamState& state, Mark mark);
   void record_own_mark(StreamState& state);
   bool record_on(StreamState& state, CUstream handle, Mark& mark);
+  static bool may_run(StreamState& stream);
   void mark_all(StreamState& all);
   void record_final_event(const StreamState& stream);
   enum class PollEffort : std::uint8_t { Sparing, Full };

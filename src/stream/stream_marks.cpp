@@ -159,8 +159,17 @@ void StreamClock::poll(StreamState& state, PollEffort zeal) {
                           std::memory_order_release);
 }
 
+// Whether the stream may have work now, or, of Everything, ended streams.
+bool StreamClock::may_run(StreamState& stream) {
+  if (stream.kind != StreamKind::Everything) return stream.kind == StreamKind::NonBlocking;
+  const Holding holding{stream.lock};
+  return stream.has_unmarked_end() || !stream.left_behind.empty() || !stream.marks.empty();
+}
+
 // Records on the legacy stream only if that delays no other stream. Otherwise the context gets no
 // mark, and a thread that runs short of memory queries whether all of the context's work is done.
+// The same holds if other contexts of the device have streams: a green context uses the memory of
+// the primary one, but an event in its streams would end with it.
 void StreamClock::mark_all(StreamState& all) {
   const StreamTable::Staying staying{table_};
   const InContext in_context{driver_, all.context};
@@ -170,10 +179,13 @@ void StreamClock::mark_all(StreamState& all) {
   const LegacyBarrier::Alone alone{program_.legacy};
   bool is_complete =
       !all.has_unmarked_end() && alone.is_alone() && record_on(all, CU_STREAM_LEGACY, mark);
-  for (StreamState* stream : table_.of_context(all.context)) {
+  for (StreamState* stream : table_.of_device(all.device)) {
     if (!is_complete) break;
-    if (stream->kind != StreamKind::NonBlocking) continue;
-    is_complete = record_on(all, stream->handle, mark);
+    if (stream->context != all.context) {
+      is_complete = !may_run(*stream);
+    } else if (stream->kind == StreamKind::NonBlocking) {
+      is_complete = record_on(all, stream->handle, mark);
+    }
   }
   {
     const Holding holding{all.lock};
@@ -213,8 +225,8 @@ void StreamClock::record_final_event(const StreamState& stream) {
   }
   Mark last;
   if (!record_on(all, stream.handle, last) && !record_on(all, stream.handle, last)) {
-    const bool is_over = !is_capturing(stream.handle) &&
-                         driver_.cuStreamSynchronize(stream.handle) == CUDA_SUCCESS;
+    const bool is_over =
+        !is_capturing(stream.handle) && driver_.cuStreamSynchronize(stream.handle) == CUDA_SUCCESS;
     if (!is_over) all.stream_ended_unmarked();
     return;
   }

@@ -288,6 +288,15 @@ std::vector<StreamState*> StreamTable::of_context(CUcontext context) const {
   return streams;
 }
 
+std::vector<StreamState*> StreamTable::of_device(int device) const {
+  std::vector<StreamState*> streams;
+  const Reading reading{lock_};
+  for (const auto& [key, state] : by_key_) {
+    if (state->device == device) streams.push_back(state);
+  }
+  return streams;
+}
+
 // If a stream was added or ended during the gathering, the result is stored under the old number
 // and so not used again.
 const StreamTable::Gathered& StreamTable::gathered_of(CUcontext context) const {

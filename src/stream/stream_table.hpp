@@ -59,7 +59,9 @@ class StreamTable {
   StreamState* by_id(StreamId id) const;
   // The live streams of a context, including its `Everything`.
   std::vector<StreamState*> of_context(CUcontext context) const;
-  // The same for hot paths: only reads, unless a stream has been added or ended.
+  // The same for all contexts of a device.
+  std::vector<StreamState*> of_device(int device) const;
+  // Like of_context, but for hot paths: only reads, unless a stream has been added or ended.
   template <class Visit>
   void for_each_of(CUcontext context, Visit&& visit) const {
     const Gathered& here = gathered_of(context);

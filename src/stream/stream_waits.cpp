@@ -84,10 +84,12 @@ bool StreamClock::is_all_done(CUcontext context) {
   if (!held_off.none_lives()) return false;
   const Horizon horizon = horizon_of(context);
   if (!is_idle(CU_STREAM_LEGACY)) return false;
-  for (const StreamState* stream : table_.of_context(context)) {
+  // The streams of green contexts use the memory of the primary one.
+  for (const StreamState* stream : table_.of_device(all.device)) {
+    if (stream->context_ends.load()) return false;
     if (stream->kind == StreamKind::NonBlocking && !is_idle(stream->handle)) return false;
+    if (stream->kind == StreamKind::Everything && ended_streams_run(stream->context)) return false;
   }
-  if (ended_streams_run(context)) return false;
   horizon.reached();
   return true;
 }

@@ -30,6 +30,27 @@ TEST_F(StreamEnds, WorkOfAContextIncludesThatOfEndedStreams) {
   EXPECT_TRUE(clock->wait(all, in_ms(10'000)));
 }
 
+// The streams of a green context use the memory of the primary one.
+TEST_F(StreamEnds, WorkOfAContextIncludesThatOfOtherContextsOnItsDevice) {
+  const CUcontext freeing = context();
+  const OwnContext other;
+  const CUcontext using_it = context();
+  FreeTicket all;
+  {
+    HeldStream stream = held();
+    const Current current{freeing};
+    clock->table().find(stream.name());
+    stream.hold();
+    all = clock->ticket_of_all(freeing);
+    EXPECT_FALSE(clock->wait(all, in_ms(20))) << "the work of the stream runs on";
+    clock->stream_ends(stream);
+    all = clock->ticket_of_all(freeing);
+    EXPECT_FALSE(clock->wait(all, in_ms(20))) << "the work of the ended stream runs on";
+  }
+  EXPECT_TRUE(clock->wait(all, in_ms(10'000)));
+  clock->context_ended(using_it);
+}
+
 TEST_F(StreamEnds, WhatIsFreedAfterAStreamEndedComesAfterItsWorkToo) {
   for (const unsigned flags : {CU_STREAM_NON_BLOCKING, CU_STREAM_DEFAULT}) {
     FreeTicket all;
