@@ -141,15 +141,15 @@ LaneState* Issuer::state_of(const Lane* lane) {
 
 void Issuer::take_news() {
   if (!has_news_.load(std::memory_order_acquire)) return;
-  std::vector<CUcontext> to_leave;
+  std::vector<Leaving> to_leave;
   take_news(to_leave);
   if (to_leave.empty()) return;
-  for (CUcontext context : to_leave) leave(context);
+  for (const Leaving& leaving : to_leave) leave(leaving);
   contexts_left_.fetch_add(static_cast<std::uint32_t>(to_leave.size()));
   wake_all(contexts_left_);
 }
 
-void Issuer::take_news(std::vector<CUcontext>& to_leave) {
+void Issuer::take_news(std::vector<Leaving>& to_leave) {
   const Holding holding{lock_};
   has_news_.store(false, std::memory_order_relaxed);
   for (Lane* lane : new_lanes_) {

@@ -36,6 +36,9 @@ class Issuer {
 
   // The context is about to end: removes all marks, and the issuing thread, from it.
   void leave_context(CUcontext context);
+  // It has ended. If the thread was too busy to leave it in time, it makes no more driver calls
+  // about it.
+  void context_ended(CUcontext context);
 
   // Call after publishing an operation.
   void look_at(const Lane& lane, std::uint64_t number) {
@@ -66,8 +69,12 @@ class Issuer {
   void rest(std::uint32_t& idle);
 
   void take_news();
-  void take_news(std::vector<CUcontext>& to_leave);
-  void leave(CUcontext context);
+  struct Leaving {
+    CUcontext context;
+    bool has_ended;
+  };
+  void take_news(std::vector<Leaving>& to_leave);
+  void leave(const Leaving& leaving);
   void gather(std::uint64_t now);
   LaneState* decide(std::uint64_t now);
   LaneState* first_needed_by(LaneState& state);
@@ -85,6 +92,7 @@ class Issuer {
   void join_batch(LaneState& state, const Request& request, std::uint64_t estimate,
                   std::uint64_t now);
   void close_batch();
+  void drop_batch();
   bool may_grow(std::uint64_t now) const;
   void look_at_device(std::uint64_t now);
   void is_done(Batch& batch, std::uint64_t ran, std::uint64_t now);
@@ -113,7 +121,7 @@ class Issuer {
   Lock lock_{LockOrder::Issuer};  // guards what follows
   std::vector<Lane*> new_lanes_;
   std::vector<Batch> new_batches_;
-  std::vector<CUcontext> to_leave_;
+  std::vector<Leaving> to_leave_;
   std::uint32_t leaves_asked_for_ = 0;
 
   // The members below belong to the issuing thread.

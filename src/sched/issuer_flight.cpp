@@ -80,6 +80,14 @@ void Issuer::close_batch() {
   }
 }
 
+// The batch counts as done, and its context takes no mark any more.
+void Issuer::drop_batch() {
+  Batch batch = std::exchange(batch_, {});
+  marks_are_wanted_.store(false);
+  batches_.fetch_add(1, std::memory_order_acq_rel);
+  is_done(batch, 0, now_ns());
+}
+
 // Batches of one stream complete in order; those of different streams in any order.
 void Issuer::look_at_device(std::uint64_t now) {
   looked_at_ = now;
@@ -131,7 +139,7 @@ void Issuer::leave_context(CUcontext context) {
   std::uint32_t ticket = 0;
   {
     const Holding holding{lock_};
-    to_leave_.push_back(context);
+    to_leave_.push_back({.context = context, .has_ended = false});
     ticket = ++leaves_asked_for_;
     has_news_.store(true, std::memory_order_seq_cst);
   }
@@ -144,19 +152,31 @@ void Issuer::leave_context(CUcontext context) {
   }
 }
 
-// Does not wait for the context's batches: they end with it.
-void Issuer::leave(CUcontext context) {
-  if (batch_.context == context) close_batch();
+void Issuer::context_ended(CUcontext context) {
+  const Holding holding{lock_};
+  for (Leaving& leaving : to_leave_) {
+    if (leaving.context == context) leaving.has_ended = true;
+  }
+}
+
+// Does not wait for the context's batches: they end with it, as do their events.
+void Issuer::leave(const Leaving& leaving) {
+  const CUcontext context = leaving.context;
+  if (batch_.lane != nullptr && batch_.context == context) {
+    leaving.has_ended ? drop_batch() : close_batch();
+  }
   for (auto place = flying_.begin(); place != flying_.end();) {
     if (place->context != context) {
       ++place;
       continue;
     }
-    side_.drop(*place);
+    if (!leaving.has_ended) side_.drop(*place);
     is_done(*place, 0, now_ns());
     place = flying_.erase(place);
   }
-  if (current_ == context) side_.make_current(current_ = nullptr);
+  if (current_ != context) return;
+  current_ = nullptr;
+  if (!leaving.has_ended) side_.make_current(nullptr);
 }
 
 }  // namespace cuvmm

@@ -138,6 +138,9 @@ void Scheduler::context_ended(CUcontext context) {
     order_.context_ended(context);
   }
   failures_.context_ended(context);
+  for (auto& issuer : issuers_) {
+    if (Issuer* running = issuer.load(std::memory_order_acquire)) running->context_ended(context);
+  }
 }
 
 }  // namespace cuvmm

@@ -28,6 +28,28 @@ TEST_F(SchedulingEnds, ContextsMayEndConcurrently) {
   device_.is_stuck = false;
 }
 
+// The context's events have ended with it.
+TEST_F(SchedulingEnds, AContextThatTheIssuingThreadLeavesTooLateIsNotPassedToTheDriver) {
+  Scheduler& scheduler = start();
+  Client& client = scheduler.create_client("ann", 0, 1);
+  const StreamState& ending = streams_.add(StreamKind::NonBlocking, 1);
+  const StreamState& other = streams_.add(StreamKind::NonBlocking, 2);
+  device_.is_stuck = true;
+  submit(client, on(ending), 1);
+  Door door;
+  submit(client, on(other), door);
+  door.wait_until_reached();
+  scheduler.context_ends(ending.context);  // gives up, as the door is closed
+
+  scheduler.context_ended(ending.context);
+  door.open();
+
+  submit(client, on(other), 2);
+  EXPECT_TRUE(soon([&] { return issued_.count() == 2; }));
+  EXPECT_EQ(device_.drops, 0);
+  device_.is_stuck = false;
+}
+
 TEST_F(SchedulingEnds, ParkingEndsThePace) {
   Scheduler& scheduler = start();
   Client& client = scheduler.create_client("ann", 0, 1);
