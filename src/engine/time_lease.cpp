@@ -271,12 +271,10 @@ void TimeLease::look_at_board() {
     return node::grant_in(words.grant.load(std::memory_order_acquire)) != TimeGrant::Open;
   });
   if (competes == counts()) return;
+  // Whoever sees that it counts relies on the calls being watched.
+  if (competes) dependencies_.watch.begin(*this, Effect::Submits);
   counts_.store(competes);
-  if (competes) {
-    dependencies_.watch.begin(*this, Effect::Submits);
-  } else {
-    dependencies_.watch.end(*this);
-  }
+  if (!competes) dependencies_.watch.end(*this);
 }
 
 void TimeLease::forget_ended_work() {

@@ -102,9 +102,10 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
     std::uint32_t holds_of_other_streams = 0;
     std::array<Flight, most_flights> flights;  // in submission order
     std::size_t flight_count = 0;
-    std::uint64_t admitted_at = 0;   // when a call that has not been submitted yet was admitted
-    std::uint64_t in_flight_ns = 0;  // estimated
-    std::uint64_t ends_at = 0;       // estimated, including work without a mark
+    std::size_t marks_being_made = 0;  // of work that is in no flight yet
+    std::uint64_t admitted_at = 0;     // when a call that has not been submitted yet was admitted
+    std::uint64_t in_flight_ns = 0;    // estimated
+    std::uint64_t ends_at = 0;         // estimated, including work without a mark
     std::uint64_t progress_at = 0;
     std::uint32_t let_through = 0;  // operations admitted without room
     std::uint32_t next_to_let_through = 1;

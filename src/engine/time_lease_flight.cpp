@@ -63,9 +63,11 @@ void TimeLease::submitted(Call call, StreamName stream, std::uint64_t kind) {
     known.operations = 0;
     known.estimate_ns = 0;
     known.may_be_held = false;
+    ++device->marks_being_made;
   }
   const CUevent event = mark(now_marked);
   const Holding holding{lock_};
+  --device->marks_being_made;
   const bool asks_legacy_stream = event == nullptr && stream.is_legacy();
   const bool has_place = device->flight_count < most_flights;
   if (has_place && (event != nullptr || asks_legacy_stream)) {
@@ -176,7 +178,8 @@ bool TimeLease::is_done(const Flight& flight) {
 // The caller holds lock_. The flights of one stream complete in order.
 void TimeLease::look_at_flights(OfDevice& device, std::uint64_t now) {
   if (device.flight_count == 0) {
-    if (now >= device.ends_at) device.in_flight_ns = 0;
+    // Work that is just getting its mark is in flight, too.
+    if (now >= device.ends_at && device.marks_being_made == 0) device.in_flight_ns = 0;
     return;
   }
   const RelaxedCapture relaxed{dependencies_.driver};
