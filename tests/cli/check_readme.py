@@ -15,8 +15,9 @@ NEEDS = {".png": "matplotlib"}
 
 def commands():
     with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
-        blocks = re.findall(r"^```\n(.*?)^```", file.read(), re.M | re.S)
-    for line in "".join(blocks).splitlines():
+        blocks = re.findall(r"^```(\w*)\n(.*?)^```$", file.read(), re.M | re.S)
+    # A block of a language is no command: ```text is what one prints.
+    for line in "".join(block for language, block in blocks if not language).splitlines():
         command, _, comment = line.partition("#")
         if command.strip() and not NOT_RUN.search(command):
             yield command.strip(), comment.strip()
