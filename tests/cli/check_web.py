@@ -96,8 +96,8 @@ class InABrowser(WebTest):
         self.wait_for_text("#devices .bar", "second")
         self.wait_for_text("#devices .away", "first · 96 MiB")
         self.wait_for_text("#events", "first gave .* of GPU 0 to second")
-        self.assertIn("by a pause, applied", self.text("#events"))
-        self.assertRegex(self.text("#clients"), r"first\s+paused")
+        self.wait_for_text("#events", "by a pause, applied")
+        self.wait_for_text("#clients", r"first\s+paused")
         self.picture("light")
         self.at_rest(server)
 
