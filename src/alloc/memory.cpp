@@ -44,8 +44,11 @@ Answer Memory::allocate(CUdeviceptr* address, Size size, const GrowHint& grow_hi
   if (address == nullptr || size == 0 || dependencies_.captures.any()) return std::nullopt;
   if (work_.has_lost_a_context()) return std::nullopt;
   const CUcontext current = current_context(dependencies_.driver);
-  if (contexts_.is_dead(current)) return std::nullopt;
-  ContextMemory* owner = current != nullptr ? contexts_.serve(current) : nullptr;
+  const auto serve = [&] {
+    const bool is_ours = current != nullptr && !contexts_.is_dead(current);
+    return is_ours ? contexts_.serve(current) : nullptr;
+  };
+  ContextMemory* owner = serve();
   if (owner == nullptr) return std::nullopt;
   DeviceMemory& device = owner->device();
   if (size > device.memory()) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -54,7 +57,7 @@ Answer Memory::allocate(CUdeviceptr* address, Size size, const GrowHint& grow_hi
   if (DeviceReclaim::may_help(made)) {
     // The context may end while this thread waits for a lease, outside the barrier.
     const auto attempt = [&]() -> decltype(made) {
-      owner = contexts_.is_dead(current) ? nullptr : contexts_.serve(current);
+      owner = serve();
       if (owner == nullptr) return Error::invalid("allocate", "the context has ended");
       return owner->allocate(size, grow_hint, pressure);
     };

@@ -161,7 +161,8 @@ TEST_F(MemoryTest, ANewPoolWithTheHandleOfOneThatEndsIsServedByItself) {
   EXPECT_EQ(memory().free_ordered(pool.address, StreamName{}), Answer{CUDA_SUCCESS});
 }
 
-// Leases little. While a thread waits for more, the program ends what it allocates from.
+// Leases only a little at first. While a thread waits for more, the program ends the context or
+// pool that the thread allocates from.
 class LessorThatWaits final : public Lessor {
  public:
   std::function<void()> meanwhile = [] {};
