@@ -14,7 +14,24 @@
 namespace cuvmm::test {
 namespace {
 
-class StreamEnds : public StreamClockTest {};
+class StreamEnds : public StreamClockTest {
+ protected:
+  // Ends a stream that has been forked from a capture and joined again. The capture goes on.
+  void end_amid_a_capture(CUstream side, CUstream origin) {
+    const GivenEvent fork;
+    const GivenEvent join;
+    begin_capture(origin, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    captures.began();
+    GIVEN(driver().cuEventRecord(fork, origin));
+    GIVEN(driver().cuStreamWaitEvent(side, fork, 0));
+    GIVEN(driver().cuEventRecord(join, side));
+    GIVEN(driver().cuStreamWaitEvent(origin, join, 0));
+    clock->stream_ends(side);
+    EXPECT_EQ(capture_status(origin), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    const GivenGraph graph = end_capture(origin);
+    captures.ended();
+  }
+};
 
 TEST_F(StreamEnds, WorkOfAContextIncludesThatOfEndedStreams) {
   HeldStream other = held();
@@ -307,18 +324,7 @@ TEST_F(StreamEnds, AStreamThatEndsAmidACaptureDoesNotBreakIt) {
   HeldStream origin = held();
   HeldStream side = held();
   clock->table().find(side.name());
-  const GivenEvent fork;
-  const GivenEvent join;
-  begin_capture(origin, CU_STREAM_CAPTURE_MODE_GLOBAL);
-  captures.began();
-  GIVEN(driver().cuEventRecord(fork, origin));
-  GIVEN(driver().cuStreamWaitEvent(side, fork, 0));
-  GIVEN(driver().cuEventRecord(join, side));
-  GIVEN(driver().cuStreamWaitEvent(origin, join, 0));
-  clock->stream_ends(side);
-  EXPECT_EQ(capture_status(origin), CU_STREAM_CAPTURE_STATUS_ACTIVE);
-  const GivenGraph graph = end_capture(origin);
-  captures.ended();
+  end_amid_a_capture(side, origin);
 }
 
 // Its work can be marked with no event, so that only a wait for the context tells of it.
@@ -330,18 +336,7 @@ TEST_F(StreamEnds, AStreamWithFreesThatEndsAmidACaptureDoesNotBreakIt) {
     HeldStream side = held();
     side.hold();
     freed = free_on(side.name());
-    const GivenEvent fork;
-    const GivenEvent join;
-    begin_capture(origin, CU_STREAM_CAPTURE_MODE_GLOBAL);
-    captures.began();
-    GIVEN(driver().cuEventRecord(fork, origin));
-    GIVEN(driver().cuStreamWaitEvent(side, fork, 0));
-    GIVEN(driver().cuEventRecord(join, side));
-    GIVEN(driver().cuStreamWaitEvent(origin, join, 0));
-    clock->stream_ends(side);
-    EXPECT_EQ(capture_status(origin), CU_STREAM_CAPTURE_STATUS_ACTIVE);
-    const GivenGraph graph = end_capture(origin);
-    captures.ended();
+    end_amid_a_capture(side, origin);
     all = clock->ticket_of_all(context());
     EXPECT_FALSE(clock->is_all_done(context()));
     EXPECT_FALSE(clock->wait(freed, in_ms(20))) << "its earlier work runs on";
