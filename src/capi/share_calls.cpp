@@ -278,7 +278,7 @@ cuvmm_status share_wait(cuvmm_share_host* host, uint64_t timeout, cuvmm_share_ev
   }
   const CallInside call{host->calls_inside};
   const Holding holding{host->lock};
-  const auto next = next_event(*host->host, after(timeout), host->stop.file().number());
+  const auto next = next_event(*host->host, after(timeout), host->stop.number());
   return answer(next, error, [&] { *event = *next; });
 }
 
@@ -318,7 +318,7 @@ cuvmm_status share_send_of_pool(cuvmm_share_host* host, uint64_t peer,
 cuvmm_status share_stop(cuvmm_share_host* host, cuvmm_error*) {
   if (host == nullptr) return CUVMM_OK;
   const HookBypass bypass;
-  static_cast<void>(::eventfd_write(host->stop.file().number(), 1));
+  static_cast<void>(::eventfd_write(host->stop.number(), 1));
   wait_for_calls(host->calls_inside);
   delete host;
   return CUVMM_OK;

@@ -39,7 +39,7 @@ class Session {
     std::vector<Fd> descriptors;
   };
   // Lets a call on another thread return, as if the exporter had gone.
-  void interrupt() const { ::shutdown(socket_.file().number(), SHUT_RDWR); }
+  void interrupt() const { ::shutdown(socket_.number(), SHUT_RDWR); }
   // The next call of receive() returns this grant again.
   void put_back(const Grant& grant) { waiting_.push_front(grant); }
   // Fetches chunks of a received grant from `first` on, as many as one packet holds.

@@ -93,7 +93,7 @@ CUresult instantiate(const Forward<call>& forward, CUgraph graph, Arguments... a
   return forward(arguments...);
 }
 
-// `add_ranges` tells which memory the new copies touch.
+// `add_ranges` adds the memory that the new copies touch.
 template <Call call, class AddRanges, class... Arguments>
 CUresult update(const Forward<call>& forward, CUresult refusal, const AddRanges& add_ranges,
                 Arguments... arguments) {
