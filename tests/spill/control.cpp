@@ -192,6 +192,7 @@ TEST_F(ControlTest, ACallWhoseMemoryMustMoveWaitsForThePauseUnderWay) {
   auto& process = *new ControlledProcess{driver()};
   process.control->start();
   EndlessWork work{driver(), process};
+  std::atomic<bool> is_inside{false};
   std::atomic<bool> is_done{false};
   std::atomic<int> looks{0};
   const auto spilled_until_looked_at = [&] {
@@ -199,11 +200,13 @@ TEST_F(ControlTest, ACallWhoseMemoryMustMoveWaitsForThePauseUnderWay) {
   };
   std::thread caller{[&] {
     const CallBarrier::Pass call{process.calls};
+    is_inside = true;
     EXPECT_TRUE(comes_to_pass([&] { return process.calls.is_shut(); }));
     const auto done = process.control->bring_in(spilled_until_looked_at, Duration{50'000});
     EXPECT_TRUE(done.ok()) << done.error().text();
     is_done = true;
   }};
+  EXPECT_TRUE(comes_to_pass([&] { return is_inside.load(); }));
   LongPause pause;
   EXPECT_TRUE(comes_to_pass([&] { return looks != 0; }));
   std::this_thread::sleep_for(std::chrono::milliseconds{100});
