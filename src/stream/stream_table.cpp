@@ -15,6 +15,14 @@ namespace {
 
 constexpr CUstream everything = nullptr;
 
+std::vector<StreamState*> streams_that(const auto& states, const auto& qualify) {
+  std::vector<StreamState*> streams;
+  for (const auto& [name, state] : states) {
+    if (qualify(*state)) streams.push_back(state);
+  }
+  return streams;
+}
+
 }  // namespace
 
 // The stream that this thread named last. Plain data, so it needs no construction or destruction.
@@ -280,21 +288,13 @@ std::vector<CUcontext> StreamTable::contexts() const {
 }
 
 std::vector<StreamState*> StreamTable::of_context(CUcontext context) const {
-  std::vector<StreamState*> streams;
   const Reading reading{lock_};
-  for (const auto& [key, state] : by_key_) {
-    if (state->context == context) streams.push_back(state);
-  }
-  return streams;
+  return streams_that(by_key_, [&](const StreamState& state) { return state.context == context; });
 }
 
 std::vector<StreamState*> StreamTable::of_device(int device) const {
-  std::vector<StreamState*> streams;
   const Reading reading{lock_};
-  for (const auto& [key, state] : by_key_) {
-    if (state->device == device) streams.push_back(state);
-  }
-  return streams;
+  return streams_that(by_key_, [&](const StreamState& state) { return state.device == device; });
 }
 
 // If a stream was added or ended during the gathering, the result is stored under the old number
@@ -310,12 +310,10 @@ const StreamTable::Gathered& StreamTable::gathered_of(CUcontext context) const {
 }
 
 std::vector<StreamState*> StreamTable::with_unfinished(int device) const {
-  std::vector<StreamState*> streams;
   const Reading reading{lock_};
-  for (const auto& [id, state] : by_id_) {
-    if (state->has_freed_memory_of(device) && state->has_unfinished()) streams.push_back(state);
-  }
-  return streams;
+  return streams_that(by_id_, [&](const StreamState& state) {
+    return state.has_freed_memory_of(device) && state.has_unfinished();
+  });
 }
 
 std::vector<FreeTicket> StreamTable::ended_of(CUcontext context) const {
