@@ -2,6 +2,7 @@
 #include "view/picture.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "view/lanes.hpp"
 #include "view/mapped_memory.hpp"
@@ -82,10 +83,12 @@ class Painter final : public MemorySink {
 
   void before(const TraceRecord& record, const LiveBlocks& live) {
     while (next_sample_ < samples_ && record.time >= time_of_sample(next_sample_)) sample(live);
+    if (record.device != picture_.device) return;
     lanes_.add(record, std::min(samples_ - 1, static_cast<std::size_t>(column_of(record.time) /
                                                                        columns_a_sample())));
   }
   void refused(const TraceRecord& record) {
+    if (record.device != picture_.device) return;
     ++picture_.refusal_count;
     if (picture_.refusals.size() < most_refusals) {
       picture_.refusals.push_back({record.time, record.size});
@@ -253,17 +256,21 @@ Result<Picture> take_picture(Recording& recording, const PictureRequest& request
   AddressesSeen seen;
   MemoryWalk first_walk{seen, picture.device};
   std::uint64_t last = picture.begin;
+  std::set<std::int16_t> devices;
   StackUses stacks{picture.device};
   const bool has_stacks = !picture.header.facts.stacks.empty();
   while (const TraceRecord* record = recording.next()) {
     first_walk.add(*record);
     if (has_stacks) stacks.add(*record);
+    if (is_about_memory(*record) || Lanes::has_place_for(*record)) devices.insert(record->device);
     last = std::max(last, record->time);
     progress.step();
   }
   TRY(recording.status());
   recording.rewind();
   picture.end = last + 1;
+  devices.erase(no_device);
+  picture.device_count = devices.size();
   StackNames names{picture.header};
   picture.flames = stacks.flames(names);
   const CollapsedAddresses addresses = seen.collapsed();

@@ -37,6 +37,7 @@ struct Picture {
   TraceHeader header;
   std::string note;
   std::int16_t device = 0;
+  std::size_t device_count = 0;  // devices that the program used
   std::uint64_t events = 0;
   std::uint64_t begin = 0;  // ns; of the first column
   std::uint64_t end = 0;

@@ -75,6 +75,7 @@ json as_json(const Picture& picture) {
           {"version", picture.header.library_version},
           {"note", picture.note},
           {"device", picture.device},
+          {"device_count", picture.device_count},
           {"device_name", device_name},
           {"device_bytes", picture.device_bytes},
           {"limit_bytes", picture.limit ? json(*picture.limit) : json(nullptr)},

@@ -13,6 +13,9 @@ import zlib
 from cli_support import BUILD, CliTest, cuvmm, frag_trace, main, run, text
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "python"))
+
+from cuvmm.plot import data  # noqa: E402
 
 
 def python_for_plots():
@@ -105,6 +108,20 @@ class Data(CliTest):
         by_log, by_trace = self.picture(log, trace)["pictures"]
         for key in ("requested_peak_bytes", "physical_peak_bytes", "sizes", "refusal_count"):
             self.assertEqual(by_log[key], by_trace[key], key)
+
+
+class Words(CliTest):
+    """What pictures of all kinds say."""
+
+    def picture(self, **fields):
+        return data.Picture({"command": [], "note": "", "lanes": [], "mode": "", "device": 1,
+                             "address_bytes": 1, "requested_peak_bytes": 1 << 20,
+                             "physical_peak_bytes": 0, "mapped_bytes": [0], "refusals": [],
+                             "refusal_count": 0, "device_count": 2, **fields})
+
+    def test_one_of_several_devices_is_named(self):
+        self.assertNotIn("device", self.picture(device_count=1).subtitle())
+        self.assertIn("device 1", self.picture(device_count=2).subtitle())
 
 
 class Pictures(CliTest):

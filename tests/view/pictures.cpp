@@ -102,7 +102,7 @@ TEST(Picture, OfALogLeavesOutFragmentation) {
 }
 
 TEST(Picture, HasALaneForEachClient) {
-  TraceRecord first{.time = 1, .event = TraceEvent::Issued, .client = 1, .stream = 5};
+  TraceRecord first{.time = 1, .event = TraceEvent::Issued, .device = 0, .client = 1, .stream = 5};
   TraceRecord second = first;
   second.client = 2;
   const Picture picture =
@@ -110,6 +110,22 @@ TEST(Picture, HasALaneForEachClient) {
   EXPECT_TRUE(picture.lanes_are_clients);
   ASSERT_EQ(picture.lanes.size(), 2U);
   EXPECT_EQ(picture.lanes[0].name, "client 2");
+}
+
+TEST(Picture, OfOneDeviceLeavesOutTheOthers) {
+  const TraceRecord refused{
+      .time = 2, .event = TraceEvent::AllocateFailed, .device = 1, .size = 99 * MiB};
+  const TraceRecord launched{.time = 3, .event = TraceEvent::Launch, .device = 1, .stream = 5};
+  const std::vector<TraceRecord> records{allocated(0, base, MiB), refused, launched,
+                                         freed(9, base)};
+  const Picture first = picture_of(records);
+  EXPECT_EQ(first.device_count, 2U);
+  EXPECT_EQ(first.refusal_count, 0U);
+  EXPECT_TRUE(first.lanes.empty());
+  const Picture second = picture_of(records, {.device = 1});
+  EXPECT_EQ(second.device_count, 2U);
+  EXPECT_EQ(second.refusal_count, 1U);
+  EXPECT_EQ(second.lanes.size(), 1U);
 }
 
 TEST(Picture, CannotBeTakenOfATraceWithoutMemoryAndWork) {

@@ -27,6 +27,8 @@ def read(path, labels=()):
 class Picture:
     """One downsampled trace. The fields of the format are attributes."""
 
+    device_count = 1  # data written by 0.2.0 lacks it
+
     def __init__(self, fields):
         self.__dict__.update(fields)
         self.label = os.path.basename(self.command[0]) if self.command else "trace"
@@ -48,8 +50,9 @@ class Picture:
         """Returns the key figures in one line."""
         if not self.address_bytes:
             return "no device memory was taken"
-        parts = [f"peak requested {size(self.requested_peak_bytes)}",
-                 f"peak physical {size(self.physical_peak_bytes)}"]
+        parts = [f"device {self.device}"] if self.device_count > 1 else []
+        parts += [f"peak requested {size(self.requested_peak_bytes)}",
+                  f"peak physical {size(self.physical_peak_bytes)}"]
         if self.refusal_count:
             largest = max(refusal["asked_bytes"] for refusal in self.refusals)
             word = "allocation" if self.refusal_count == 1 else "allocations"
