@@ -54,13 +54,33 @@ assert cuda.cuCtxSynchronize() == 0
 """
 
 
-class Data(CliTest):
-    def picture(self, *traces):
+# PyTorch's history as a table; the last block is held to the end.
+HISTORY = """time_us,action,address,size,stream
+0,segment_alloc,7f0000000000,134217728,0
+1,alloc,7f0000000000,67108864,0
+900,free_completed,7f0000000000,67108864,0
+950,alloc,7f0000000000,1048576,0
+"""
+
+
+class PlotTest(CliTest):
+    def data_of(self, *traces):
         path = self.path("data.json")
         self.good("plot", *traces, "-o", path)
-        with open(path, encoding="utf-8") as file:
+        return path
+
+    def picture(self, *traces):
+        with open(self.data_of(*traces), encoding="utf-8") as file:
             return json.load(file)
 
+    def history(self, content=HISTORY, name="history.csv"):
+        path = self.path(name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(content)
+        return path
+
+
+class Data(PlotTest):
     def test_the_data_matches_the_trace(self):
         both = self.picture(frag_trace("monitor"), frag_trace("vmm"))
         self.assertEqual(both["schema"], 1)
@@ -124,7 +144,7 @@ class Words(CliTest):
         self.assertIn("device 1", self.picture(device_count=2).subtitle())
 
 
-class Pictures(CliTest):
+class Pictures(PlotTest):
     def draw(self, name, *words):
         path = self.path(name)
         finished = cuvmm("plot", *words, "-o", path)
@@ -166,6 +186,40 @@ class Pictures(CliTest):
         os.symlink(frag_trace("vmm"), trace)
         content = text(self.draw("one.html", trace))
         self.assertNotIn("<b>", content.partition("</style>")[2])
+
+    def test_placeholders_in_a_name_are_text_in_html(self):
+        trace = self.path("@DATA@ @SCRIPT@.trace")
+        os.symlink(frag_trace("vmm"), trace)
+        content = text(self.draw("one.html", trace))
+        self.assertIn("<title>cuvmm: @DATA@ @SCRIPT@</title>", content)
+
+    def test_a_name_may_be_of_any_bytes(self):
+        trace = self.path(os.fsdecode(b"caf\xe9\n\x1b[1m.trace"))
+        os.symlink(frag_trace("vmm"), trace)
+        self.assertIn("cuvmm: caf\ufffd\ufffd\ufffd[1m<", text(self.draw("one.html", trace)))
+        if can_draw("matplotlib"):
+            self.draw("one.svg", trace)
+
+    def python(self, *words):
+        return run(python_for_plots(), "-B", "-m", "cuvmm.plot", *words,
+                   env={"PYTHONPATH": os.path.join(ROOT, "python")})
+
+    def test_an_unforeseen_failure_is_a_one_line_error(self):
+        path = self.path("data.json")
+        for content in ('{"schema": 1, "pictures": [{"command": []}]}', "[]", "not\njson"):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(content)
+            finished = self.python(path, "-o", self.path("x.html"))
+            self.assertEqual(finished.returncode, 1)
+            self.assert_one_line(finished.stderr)
+
+    def test_a_picture_never_replaces_its_input(self):
+        trace = self.history(name="history.html")
+        finished = self.python(self.data_of(trace), "-o", trace, "--label=" + trace)
+        self.assertEqual(finished.returncode, 2)
+        self.assert_one_line(finished.stderr)
+        with open(trace, encoding="utf-8") as file:
+            self.assertEqual(file.read(), HISTORY)
 
     @unittest.skipUnless(can_draw("matplotlib"), "no matplotlib here")
     def test_visualize_draws_a_log(self):

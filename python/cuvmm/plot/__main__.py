@@ -34,8 +34,23 @@ def draw(pictures, path):
             os.unlink(draft)
 
 
+def is_same_file(path, other):
+    return os.path.exists(path) and os.path.exists(other) and os.path.samefile(path, other)
+
+
+def cause_of(error):
+    """Returns one line of text."""
+    is_expected = isinstance(error, (OSError, data.NotOurs))
+    text = str(error) if is_expected else f"cannot be drawn: {type(error).__name__}: {error}"
+    return " ".join(text.split())
+
+
 def main():
     asked = arguments()
+    if any(is_same_file(given, asked.output) for given in [asked.data, *asked.label]):
+        print(f"cuvmm: {asked.output}: this is the trace itself; name another file to write",
+              file=sys.stderr)
+        return 2
     try:
         pictures = data.read(asked.data, asked.label)
         draw(pictures, asked.output)
@@ -43,8 +58,8 @@ def main():
         print(f"cuvmm: plots need the Python package {missing.name}: pip install {missing.name}",
               file=sys.stderr)
         return 1
-    except (OSError, data.NotOurs) as error:
-        print(f"cuvmm: {asked.output}: {error}", file=sys.stderr)
+    except Exception as error:  # a traceback helps no user
+        print(f"cuvmm: {asked.output}: {cause_of(error)}", file=sys.stderr)
         return 1
     return 0
 

@@ -13,15 +13,21 @@ class NotOurs(ValueError):
 
 
 def read(path, labels=()):
-    """Returns the pictures in a file, each with its label."""
+    """Returns the pictures in a file, each with its label: the name of a trace, of any bytes."""
     with open(path, encoding="utf-8") as file:
         content = json.load(file)
     if content.get("schema") != SCHEMA:
         raise NotOurs(f"data of schema {content.get('schema')}, this version draws {SCHEMA}")
     pictures = [Picture(fields) for fields in content["pictures"]]
     for picture, label in zip(pictures, labels):
-        picture.label = os.path.splitext(os.path.basename(label))[0]
+        name = os.path.splitext(os.path.basename(os.fsencode(label)))[0]
+        picture.label = printable(name.decode("utf-8", "replace"))
     return pictures
+
+
+def printable(text):
+    """Replaces control characters, which would end a line or turn its direction."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
 
 
 class Picture:
@@ -31,7 +37,9 @@ class Picture:
 
     def __init__(self, fields):
         self.__dict__.update(fields)
-        self.label = os.path.basename(self.command[0]) if self.command else "trace"
+        self.label = printable(os.path.basename(self.command[0])) if self.command else "trace"
+        self.note = printable(self.note)
+        self.lanes = [dict(lane, name=printable(lane["name"])) for lane in self.lanes]
 
     def cells(self, name):
         """Returns the address map's cells as rows of bytes, the lowest addresses first."""

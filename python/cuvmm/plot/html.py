@@ -5,6 +5,7 @@ import base64
 import html as markup
 import json
 import os
+import re
 import struct
 import zlib
 
@@ -16,12 +17,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 def draw(pictures, path):
     title = "cuvmm: " + ", ".join(picture.label for picture in pictures)
     content = json.dumps([fields_of(picture) for picture in pictures], separators=(",", ":"))
-    document = (part("page.html")
-                .replace("@TITLE@", markup.escape(title))
-                .replace("@STYLE@", part("page.css"))
-                .replace("@SCRIPT@", part("page.js"))
-                .replace("@FLAMES@", part("flames.js"))
-                .replace("@DATA@", content.replace("<", "\\u003c")))  # cannot end the element
+    parts = {"TITLE": markup.escape(title), "STYLE": part("page.css"), "SCRIPT": part("page.js"),
+             "FLAMES": part("flames.js"),
+             "DATA": content.replace("<", "\\u003c")}  # cannot end the element
+    # In one pass, since a file may be named like one of the places.
+    document = re.sub("@([A-Z]+)@", lambda place: parts[place[1]], part("page.html"))
     with open(path, "w", encoding="utf-8") as file:
         file.write(document)
 
