@@ -8,8 +8,22 @@ import os
 import unittest
 
 import browser
-from check_plot import png_bytes, python_for_plots
+from check_plot import HISTORY, png_bytes, python_for_plots
 from cli_support import BUILD, CliTest, frag_trace, main
+
+# The drawn cells of the first map that are neither full nor empty.
+PARTLY_USED = """(() => {
+  const {sheet, cells: {width, height, data}} = panels[0], found = [];
+  const drawn = sheet.getContext("2d").getImageData(0, 0, width, height).data;
+  for (let row = 0; row < height; ++row) {
+    for (let column = 0; column < width; ++column) {
+      const share = data[4 * (row * width + column)] / 255;
+      if (share === 0 || share === 1) continue;
+      found.push({share, red: drawn[4 * ((height - 1 - row) * width + column)]});
+    }
+  }
+  return found;
+})()"""
 
 
 @unittest.skipUnless(browser.PROGRAM, "no Chromium here")
@@ -60,6 +74,38 @@ class InABrowser(CliTest):
             "panels.filter(p => new Set(p.canvas.getContext('2d').getImageData("
             "0, 0, p.canvas.width, p.canvas.height).data).size > 3).length"), 12)
         self.at_rest()
+
+    def test_all_memory_panels_have_one_scale(self):
+        scales = self.browser.value("panels.filter(p => p instanceof MemoryPanel).map(p => p.most)")
+        self.assertEqual(len(scales), 2)
+        self.assertEqual(scales[0], scales[1])
+
+    def legend(self):
+        return self.browser.value(
+            "[...document.querySelectorAll('#legend span')].map(e => e.textContent)")
+
+    def test_the_legend_names_what_is_drawn(self):
+        self.assertEqual(self.legend(), [
+            "used", "cached (mapped, not used)", "unmapped", "requested", "physical", "mapped",
+            "device memory (64 MiB)", "\u00d7 allocation refused"])
+
+    def test_a_recording_by_pytorch_has_only_what_it_contains(self):
+        trace, path = self.path("history.csv"), self.path("history.html")
+        with open(trace, "w", encoding="utf-8") as file:
+            file.write(HISTORY)
+        self.good("plot", trace, "-o", path, env={"CUVMM_PYTHON": python_for_plots()})
+        self.browser.open(path)
+        self.browser.wait_for(
+            lambda: self.browser.value("document.documentElement.dataset.state") == "drawn")
+        self.assertEqual(self.legend(), ["used", "requested"])
+        self.assertEqual(self.browser.value("panels.map(p => p.title)"),
+                         ["addresses ever used", "memory", "blocks by size", "blocks by lifetime"])
+        self.assertEqual(self.browser.value("panels[1].told(0.5)"), ["requested: 64 MiB"])
+        # Nothing is cached: partly used memory is between blue and grey.
+        self.assertTrue(self.browser.value(PARTLY_USED + ".length > 0"))
+        self.assertTrue(self.browser.value(
+            PARTLY_USED + ".every(({red, share}) => Math.abs(red - 0xf2 * (1 - share)) < 1)"))
+        self.assertEqual(self.browser.complaints(), [])
 
     def test_hovering_shows_the_values_at_the_cursor(self):
         left, top, width, height = self.panel(0)

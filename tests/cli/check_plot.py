@@ -61,6 +61,18 @@ HISTORY = """time_us,action,address,size,stream
 900,free_completed,7f0000000000,67108864,0
 950,alloc,7f0000000000,1048576,0
 """
+# Clamped to the address space, the only block has no byte.
+AT_THE_END = """time_us,action,address,size,stream
+0,alloc,ffffffffffffffff,512,0
+"""
+
+# Draws DATA to FILE, then prints what an expression says about the figure.
+DRAW_AND_TELL = """
+import sys
+from cuvmm.plot import data, figure
+figure.plt.close = lambda drawn: print(eval(sys.argv[3], {"axes": drawn.axes}))
+figure.draw(data.read(sys.argv[1]), sys.argv[2])
+"""
 
 
 class PlotTest(CliTest):
@@ -79,8 +91,38 @@ class PlotTest(CliTest):
             file.write(content)
         return path
 
+    def without_a_map(self):
+        """Returns the trace of a program that takes device memory, but maps none of it."""
+        trace = self.path("unmapped.trace")
+        self.good("run", "--sim=memory=64M", "--trace", trace, "--",
+                  os.path.join(BUILD, "bin", "take_turns"), "--memory", "20", "--steps", "1")
+        return trace
+
+    def draw(self, name, *words):
+        path = self.path(name)
+        finished = cuvmm("plot", *words, "-o", path)
+        self.assertEqual(finished.returncode, 0, text(finished.stderr))
+        self.assertEqual(finished.stdout, b"")
+        self.assert_one_line(finished.stderr)
+        with open(path, "rb") as file:
+            return file.read()
+
+    def in_html(self, *traces):
+        """Returns the pictures that the page draws."""
+        content = text(self.draw("pictures.html", *traces))
+        return json.loads(re.search('type="application/json">(.*?)</script>', content)[1])
+
+    def told(self, expression, *traces):
+        """Returns what an expression says about the `axes` of a drawn figure."""
+        finished = run(python_for_plots(), "-B", "-c", DRAW_AND_TELL, self.data_of(*traces),
+                       self.path("told.png"), expression,
+                       env={"PYTHONPATH": os.path.join(ROOT, "python")})
+        self.assertEqual(finished.returncode, 0, text(finished.stderr))
+        return text(finished.stdout).strip()
+
 
 class Data(PlotTest):
+
     def test_the_data_matches_the_trace(self):
         both = self.picture(frag_trace("monitor"), frag_trace("vmm"))
         self.assertEqual(both["schema"], 1)
@@ -135,7 +177,7 @@ class Words(CliTest):
 
     def picture(self, **fields):
         return data.Picture({"command": [], "note": "", "lanes": [], "mode": "", "device": 1,
-                             "address_bytes": 1, "requested_peak_bytes": 1 << 20,
+                             "address_bytes": 0, "requested_peak_bytes": 1 << 20,
                              "physical_peak_bytes": 0, "mapped_bytes": [0], "refusals": [],
                              "refusal_count": 0, "device_count": 2, **fields})
 
@@ -143,17 +185,29 @@ class Words(CliTest):
         self.assertNotIn("device", self.picture(device_count=1).subtitle())
         self.assertIn("device 1", self.picture(device_count=2).subtitle())
 
+    def test_physical_memory_is_told_if_the_trace_has_it(self):
+        self.assertNotIn("physical", self.picture().subtitle())
+        self.assertIn("peak physical 2 MiB", self.picture(physical_peak_bytes=2 << 20).subtitle())
+
+    def test_a_refusal_is_shown_even_if_no_memory_was_taken(self):
+        picture = self.picture(requested_peak_bytes=0, refusal_count=1,
+                               refusals=[{"time_ns": 0, "asked_bytes": 1 << 30}])
+        self.assertTrue(picture.has_timeline)
+        self.assertEqual(picture.subtitle(), "device 1 · no device memory was taken · "
+                         "1 allocation refused (largest 1 GiB)")
+
+    def test_lifetimes_are_powers_of_two_as_they_are(self):
+        for value, words in ((1, "1 µs"), (128, "128 µs"), (4096, "4.096 ms"),
+                             (524_288, "524.288 ms")):
+            self.assertEqual(data.microseconds(value), words)
+
+    def test_a_long_name_keeps_its_ends(self):
+        self.assertEqual(data.shortened("short", 5), "short")
+        self.assertEqual(data.shortened("0123456789", 7), "012…789")
+        self.assertEqual(data.shortened("日" * 10, 9), "日日…日日")
+
 
 class Pictures(PlotTest):
-    def draw(self, name, *words):
-        path = self.path(name)
-        finished = cuvmm("plot", *words, "-o", path)
-        self.assertEqual(finished.returncode, 0, text(finished.stderr))
-        self.assertEqual(finished.stdout, b"")
-        self.assert_one_line(finished.stderr)
-        with open(path, "rb") as file:
-            return file.read()
-
     @unittest.skipUnless(can_draw("matplotlib"), "no matplotlib here")
     def test_png_is_legible_and_not_blank(self):
         one = self.draw("eins zwei ü.png", frag_trace("vmm"))
@@ -199,6 +253,63 @@ class Pictures(PlotTest):
         self.assertIn("cuvmm: caf\ufffd\ufffd\ufffd[1m<", text(self.draw("one.html", trace)))
         if can_draw("matplotlib"):
             self.draw("one.svg", trace)
+
+    @unittest.skipUnless(can_draw("matplotlib"), "no matplotlib here")
+    def test_a_name_may_be_long_and_in_any_script(self):
+        trace = self.path("日本語" * 25 + ".trace")
+        os.symlink(frag_trace("vmm"), trace)
+        self.assertTrue(re.search("[日本語]…[日本語]", text(self.draw("one.svg", trace))))
+
+    @unittest.skipUnless(can_draw("matplotlib"), "no matplotlib here")
+    def test_the_memory_axis_reaches_what_pytorch_requested(self):
+        timeline = "[float(one.get_ylim()[1]) for one in axes if 'memory (' in one.get_ylabel()]"
+        for traces in ([self.history()], [frag_trace("monitor"), self.history()]):
+            for limit in json.loads(self.told(timeline, *traces)):
+                self.assertAlmostEqual(limit, 1.12 * (64 << 20), delta=1)
+
+    @unittest.skipUnless(can_draw("matplotlib"), "no matplotlib here")
+    def test_a_recording_by_pytorch_has_only_what_it_contains(self):
+        content = text(self.draw("history.svg", self.history()))
+        self.assertIn("requested", content)
+        for words in ("physical", "mapped", "device memory", "granted"):
+            self.assertNotIn(words, content)
+
+    def test_pictures_in_html_share_the_scale_of_memory(self):
+        bounds = [one["memory_bound"]
+                  for one in self.in_html(frag_trace("monitor"), frag_trace("vmm"), self.history())]
+        self.assertEqual(len(set(bounds)), 1)
+        self.assertGreater(bounds[0], 128 << 20)  # frag_test maps more than the device has
+        self.assertEqual(self.in_html(self.history())[0]["memory_bound"], 64 << 20)
+
+    def test_memory_that_is_not_mapped_has_its_timeline(self):
+        trace = self.without_a_map()
+        (picture,) = self.in_html(trace)
+        self.assertEqual((picture["has_map"], picture["has_timeline"]), (False, True))
+        self.assertIn("peak physical 2 MiB", picture["subtitle"])
+        if can_draw("matplotlib"):
+            content = text(self.draw("unmapped.svg", trace))
+            self.assertIn("physical", content)
+            self.assertNotIn("addresses", content)
+            self.draw("both.png", trace, frag_trace("vmm"))
+
+    def test_nothing_to_draw_is_a_one_line_error(self):
+        trace = self.history(AT_THE_END)
+        for ending in ["html"] + ["png"] * can_draw("matplotlib"):
+            finished = cuvmm("plot", trace, "-o", self.path("x." + ending))
+            self.assertEqual(finished.returncode, 1)
+            self.assert_one_line(finished.stderr)
+            self.assertIn("nothing to draw", text(finished.stderr))
+            self.assertFalse(os.path.exists(self.path("x." + ending)))
+
+    @unittest.skipUnless(can_draw("matplotlib"), "no matplotlib here")
+    def test_the_words_above_the_histograms_of_four_traces_do_not_overlap(self):
+        overlaps = ("[bool(one.get_legend().get_window_extent().overlaps("
+                    "one._left_title.get_window_extent())) "
+                    "for one in axes if one.get_legend() and 'size' in one._left_title.get_text()]")
+        # Wide numbers on the axes leave less room.
+        many = [f"{time},alloc,{0x7f0000000000 + 4096 * time:x},4096,0" for time in range(1200)]
+        history = self.history("\n".join([HISTORY.splitlines()[0], *many, ""]))
+        self.assertEqual(self.told(overlaps, *[history] * 4), str([False] * 4))
 
     def python(self, *words):
         return run(python_for_plots(), "-B", "-m", "cuvmm.plot", *words,

@@ -40,7 +40,7 @@ def is_same_file(path, other):
 
 def cause_of(error):
     """Returns one line of text."""
-    is_expected = isinstance(error, (OSError, data.NotOurs))
+    is_expected = isinstance(error, (OSError, data.NotOurs, data.NothingToDraw))
     text = str(error) if is_expected else f"cannot be drawn: {type(error).__name__}: {error}"
     return " ".join(text.split())
 

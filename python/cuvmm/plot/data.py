@@ -4,12 +4,17 @@
 import base64
 import json
 import os
+import unicodedata
 
 SCHEMA = 1
 
 
 class NotOurs(ValueError):
     """The file was not written by `cuvmm plot`."""
+
+
+class NothingToDraw(ValueError):
+    """The traces contain neither device memory nor operations."""
 
 
 def read(path, labels=()):
@@ -22,6 +27,8 @@ def read(path, labels=()):
     for picture, label in zip(pictures, labels):
         name = os.path.splitext(os.path.basename(os.fsencode(label)))[0]
         picture.label = printable(name.decode("utf-8", "replace"))
+    if all(picture.is_empty for picture in pictures):
+        raise NothingToDraw("nothing to draw: no device memory was taken, and no work was started")
     return pictures
 
 
@@ -41,6 +48,32 @@ class Picture:
         self.note = printable(self.note)
         self.lanes = [dict(lane, name=printable(lane["name"])) for lane in self.lanes]
 
+    @property
+    def has_map(self):
+        return self.address_bytes > 0
+
+    @property
+    def has_memory(self):
+        return self.has_map or self.requested_peak_bytes > 0 or self.physical_peak_bytes > 0
+
+    @property
+    def has_backing(self):
+        """Whether the trace tells what memory backs the addresses: PyTorch's and RMM's do not."""
+        return self.physical_peak_bytes > 0 or max(self.mapped_bytes) > 0
+
+    @property
+    def has_timeline(self):
+        return self.has_memory or self.refusal_count > 0
+
+    @property
+    def has_shares(self):
+        """Whether fragmentation is known, or something was granted beyond a request."""
+        return self.has_map and (bool(self.fragmentation) or any(self.rounding_waste))
+
+    @property
+    def is_empty(self):
+        return not self.has_timeline and not self.lanes
+
     def cells(self, name):
         """Returns the address map's cells as rows of bytes, the lowest addresses first."""
         cells = base64.b64decode(getattr(self, name))
@@ -56,23 +89,27 @@ class Picture:
 
     def subtitle(self):
         """Returns the key figures in one line."""
-        if not self.address_bytes:
-            return "no device memory was taken"
         parts = [f"device {self.device}"] if self.device_count > 1 else []
-        parts += [f"peak requested {size(self.requested_peak_bytes)}",
-                  f"peak physical {size(self.physical_peak_bytes)}"]
+        if self.has_memory:
+            parts.append(f"peak requested {size(self.requested_peak_bytes)}")
+        else:
+            parts.append("no device memory was taken")
+        if self.has_backing:
+            parts.append(f"peak physical {size(self.physical_peak_bytes)}")
         if self.refusal_count:
             largest = max(refusal["asked_bytes"] for refusal in self.refusals)
             word = "allocation" if self.refusal_count == 1 else "allocations"
             parts.append(f"{self.refusal_count} {word} refused (largest {size(largest)})")
-        else:
+        elif self.has_memory:
             parts.append("nothing refused")
         return " · ".join(parts)
 
-    def title(self):
+    def title(self, width=None):
+        """Returns the label, shortened to a width, and how the memory was served."""
+        label = shortened(self.label, width) if width else self.label
         mode = {"VMM": "served by cuvmm", "MONITOR": "the driver's own memory, watched",
                 "OFF": "off"}.get(self.mode.upper(), self.mode)
-        return f"{self.label}: {mode}" if mode else self.label
+        return f"{label}: {mode}" if mode else label
 
     def limit(self):
         """Returns (bytes, name) of the memory limit or the device's memory; None if unknown."""
@@ -81,6 +118,17 @@ class Picture:
         if self.device_bytes:
             return self.device_bytes, f"device memory ({size(self.device_bytes)})"
         return None
+
+
+def memory_bound(pictures):
+    """Returns the most memory that any of the pictures shows: they share its scale.
+
+    A limit far above the memory in use is left out, since it would flatten everything else.
+    """
+    most = max(max(picture.requested_bytes + picture.mapped_bytes + picture.physical_bytes)
+               for picture in pictures)
+    limits = [limit[0] for picture in pictures if (limit := picture.limit())]
+    return max([1, most] + [limit for limit in limits if limit <= 2.5 * most or most == 0])
 
 
 SIZE_UNITS = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")]
@@ -123,6 +171,19 @@ def buckets(counts, unit):
 
 
 def microseconds(value):
-    """Formats to two significant digits, since buckets begin at powers of two."""
+    """Formats a power of two: exactly below a second."""
     scale, name = unit_for(value * 1000, TIME_UNITS)
-    return f"{float(f'{value * 1000 / scale:.2g}'):g} {name}"
+    return f"{value * 1000 / scale:.6g} {name}"
+
+
+def shortened(text, width):
+    """Leaves out the middle of a text that is too wide. Wide letters count twice."""
+    def width_of(letters):
+        return sum(2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in letters)
+    if width_of(text) <= width:
+        return text
+    while width_of(text) > width - 1:
+        middle = len(text) // 2
+        text = text[:middle] + text[middle + 1:]
+    middle = (len(text) + 1) // 2
+    return f"{text[:middle]}…{text[middle:]}"

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """PNG and SVG plots by matplotlib: one column per trace, one row per kind of panel."""
 
+import logging
+import warnings
+
 import matplotlib
 
 matplotlib.use("Agg")
@@ -15,77 +18,87 @@ DPI = 100
 WIDTH = {1: 12, 2: 16}  # inches; 1200 pixels and more
 MAP, TIMELINE, FRAGMENTATION, LANES, HISTOGRAMS = range(5)
 HEIGHTS = {MAP: 4.0, TIMELINE: 2.6, FRAGMENTATION: 1.7, LANES: 1.2, HISTOGRAMS: 2.0}
+LETTERS = {True: 60, False: 36}  # of a trace's name: what fits above it alone, and in a column
+LEGEND = 26  # points; above the timeline
+SETTINGS = {"font.size": 10.5, "axes.titlesize": 11, "axes.labelsize": 10,
+            "axes.spines.top": False, "axes.spines.right": False, "svg.fonttype": "none",
+            "text.parse_math": False, "axes.edgecolor": style.FAINT, "text.color": style.TEXT}
 
 
 def draw(pictures, path):
-    has_memory = any(picture.address_bytes for picture in pictures)
-    rows = [MAP, TIMELINE, FRAGMENTATION] if has_memory else []
-    if any(picture.lanes for picture in pictures):
-        rows.append(LANES)
-    if has_memory:
-        rows.append(HISTOGRAMS)
+    # The remarks are about letters that no font has, and names too long for their place.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
+    with warnings.catch_warnings(), plt.rc_context(SETTINGS):
+        warnings.simplefilter("ignore")
+        draw_rows(pictures, rows_of(pictures), path)
+
+
+def rows_of(pictures):
+    has_map = any(picture.has_map for picture in pictures)
+    needed = {MAP: has_map, TIMELINE: any(picture.has_timeline for picture in pictures),
+              FRAGMENTATION: any(picture.has_shares for picture in pictures),
+              LANES: any(picture.lanes for picture in pictures), HISTOGRAMS: has_map}
+    return [row for row in needed if needed[row]]
+
+
+def new_figure(pictures, heights):
+    figure = plt.figure(figsize=(WIDTH.get(len(pictures), 8 * len(pictures)),
+                                 sum(heights) + 1.6), dpi=DPI, layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.08, hspace=0.02, wspace=0.03)
+    notes = [f"{data.shortened(picture.label, 40)}: {picture.note}" for picture in pictures
+             if picture.note]
+    if notes:
+        figure.supxlabel("\n".join(notes), fontsize=9, color=style.FAINT)
+    return figure
+
+
+def draw_rows(pictures, rows, path):
+    bound = data.memory_bound(pictures)
     for picture in pictures:
-        picture.memory_unit = data.unit_for(most_memory(pictures), data.SIZE_UNITS)[1]
+        picture.memory_unit = data.unit_for(bound, data.SIZE_UNITS)[1]
+        picture.is_alone = len(pictures) == 1
     heights = [HEIGHTS[row] for row in rows]
     if LANES in rows:
         most = max(len(picture.lanes) for picture in pictures)
         heights[rows.index(LANES)] += 0.28 * (most - 1)
-    with plt.rc_context({"font.size": 10.5, "axes.titlesize": 11, "axes.labelsize": 10,
-                         "axes.spines.top": False, "axes.spines.right": False,
-                         "svg.fonttype": "none", "text.parse_math": False,
-                         "axes.edgecolor": style.FAINT, "text.color": style.TEXT}):
-        figure = plt.figure(figsize=(WIDTH.get(len(pictures), 8 * len(pictures)),
-                                     sum(heights) + 1.6), dpi=DPI, layout="constrained")
-        figure.get_layout_engine().set(w_pad=0.12, h_pad=0.08, hspace=0.02, wspace=0.03)
-        grid = figure.add_gridspec(len(rows), len(pictures), height_ratios=heights)
-        shared = {}
-        for column, picture in enumerate(pictures):
-            for row, kind in enumerate(rows):
-                place = grid[row, column]
-                if kind == HISTOGRAMS:
-                    histograms(figure, place, picture)
-                    continue
-                axes = figure.add_subplot(place, sharey=shared.get(kind)
-                                          if kind in (TIMELINE, FRAGMENTATION) else None)
-                shared.setdefault(kind, axes)
-                PANELS[kind](axes, picture)
-                if kind == LANES and not has_memory:
-                    title(axes, picture)
-                    unit = data.unit_for(picture.duration_ns, data.TIME_UNITS)[1]
-                    axes.set_xlabel(f"time since work began ({unit})")
-        if has_memory:
-            limit_shared_scale(shared[TIMELINE], pictures)
-        notes = [f"{picture.label}: {picture.note}" for picture in pictures if picture.note]
-        if notes:
-            figure.supxlabel("; ".join(notes), fontsize=9, color=style.FAINT)
-        figure.savefig(path)
-        plt.close(figure)
+    figure = new_figure(pictures, heights)
+    grid = figure.add_gridspec(len(rows), len(pictures), height_ratios=heights)
+    last_of_time = max(row for row, kind in enumerate(rows) if kind != HISTOGRAMS)
+    shared = {}
+    for column, picture in enumerate(pictures):
+        for row, kind in enumerate(rows):
+            place = grid[row, column]
+            if kind == HISTOGRAMS:
+                histograms(figure, place, picture)
+                continue
+            axes = figure.add_subplot(place, sharey=shared.get(kind)
+                                      if kind in (TIMELINE, FRAGMENTATION) else None)
+            shared.setdefault(kind, axes)
+            PANELS[kind](axes, picture)
+            if row == 0:
+                title(axes, picture, above=LEGEND if kind == TIMELINE else 0)
+            if row == last_of_time:
+                name_time_axis(axes, picture)
+    if TIMELINE in rows:
+        axes = shared[TIMELINE]
+        axes.set_ylim(0, 1.12 * bound)
+        # All pictures share this axis, and therefore its unit.
+        set_ticks_in_unit(axes.yaxis, data.unit_for(bound, data.SIZE_UNITS)[0])
+    figure.savefig(path)
+    plt.close(figure)
 
 
-def most_memory(pictures):
-    return max(1, *(max(picture.mapped_bytes + picture.physical_bytes) for picture in pictures))
-
-
-def limit_shared_scale(axes, pictures):
-    """Scales the axis to the highest line.
-
-    A limit far above the memory in use is left out, since it would flatten everything else.
-    """
-    most = most_memory(pictures)
-    bounds = [limit[0] for limit in (picture.limit() for picture in pictures) if limit]
-    near = [bound for bound in bounds if bound <= 2.5 * most]
-    axes.set_ylim(0, 1.12 * max([most] + near))
-    # All pictures share this axis, and therefore its unit.
-    set_ticks_in_unit(axes.yaxis, data.unit_for(most, data.SIZE_UNITS)[0])
-
-
-def set_time_axis(axes, picture, named=True):
-    scale, unit = data.unit_for(picture.duration_ns, data.TIME_UNITS)
+def set_time_axis(axes, picture):
+    scale = data.unit_for(picture.duration_ns, data.TIME_UNITS)[0]
     axes.set_xlim(0, picture.duration_ns)
     axes.xaxis.set_major_locator(MaxNLocator(8, steps=[1, 2, 2.5, 5, 10]))
     set_ticks_in_unit(axes.xaxis, scale)
-    if named:
-        axes.set_xlabel(f"time since memory was first taken ({unit})")
+
+
+def name_time_axis(axes, picture):
+    unit = data.unit_for(picture.duration_ns, data.TIME_UNITS)[1]
+    start = "memory was first taken" if picture.has_memory else "work began"
+    axes.set_xlabel(f"time since {start} ({unit})")
 
 
 def set_ticks_in_unit(axis, scale):
@@ -102,6 +115,11 @@ def nice_step(rough):
 
 
 def address_map(axes, picture):
+    if not picture.has_map:
+        axes.set_axis_off()
+        axes.text(0.5, 0.5, "no addresses to show", transform=axes.transAxes, ha="center",
+                  color=style.FAINT)
+        return
     used = np.array([list(row) for row in picture.cells("used")]) / 255
     mapped = np.maximum(np.array([list(row) for row in picture.cells("mapped")]) / 255, used)
     colours = [np.array(style.rgb(colour)) / 255
@@ -117,20 +135,22 @@ def address_map(axes, picture):
     scale, unit = data.unit_for(picture.address_bytes, data.SIZE_UNITS)
     set_ticks_in_unit(axes.yaxis, scale)
     axes.set_ylabel(f"addresses ever used,\ngaps left out ({unit})")
-    set_time_axis(axes, picture, named=False)
-    title(axes, picture)
-    axes.legend(handles=[Patch(facecolor=style.USED, label="used"),
-                         Patch(facecolor=style.CACHED, label="cached (mapped, not used)"),
-                         Patch(facecolor=style.UNMAPPED, edgecolor=style.FAINT,
-                               label="unmapped")],
-                loc="upper center", bbox_to_anchor=(0.5, -0.09), ncols=3, frameon=False,
-                fontsize=9.5, handlelength=1.2, columnspacing=1.2, borderaxespad=0)
+    set_time_axis(axes, picture)
+    meanings = [Patch(facecolor=style.USED, label="used")]
+    if picture.has_backing:
+        meanings += [Patch(facecolor=style.CACHED, label="cached (mapped, not used)"),
+                     Patch(facecolor=style.UNMAPPED, edgecolor=style.FAINT, label="unmapped")]
+    axes.legend(handles=meanings, loc="upper center", bbox_to_anchor=(0.5, -0.09),
+                ncols=3, frameon=False, fontsize=9.5, handlelength=1.2, columnspacing=1.2,
+                borderaxespad=0)
 
 
-def title(axes, picture):
-    axes.set_title(f"{picture.title()}\n", loc="left", fontweight="bold", fontsize=13)
-    axes.text(0, 1.02, picture.subtitle(), transform=axes.transAxes, color=style.FAINT,
-              fontsize=10.5, va="bottom")
+def title(axes, picture, above):
+    """Writes the title and the subtitle, so many points above the axes."""
+    axes.set_title(f"{picture.title(LETTERS[picture.is_alone])}\n", loc="left",
+                   fontweight="bold", fontsize=13, pad=6 + above)
+    axes.annotate(picture.subtitle(), (0, 1.02), xycoords="axes fraction", xytext=(0, above),
+                  textcoords="offset points", color=style.FAINT, fontsize=10.5, va="bottom")
 
 
 def mark_refusals(axes, picture, at, named=False):
@@ -158,13 +178,15 @@ def timeline(axes, picture):
     requested = np.array(picture.requested_bytes, dtype=float)
     mapped = np.array(picture.mapped_bytes, dtype=float)
     physical = np.array(picture.physical_bytes, dtype=float)
-    axes.fill_between(times, physical, color=style.CACHED, alpha=0.45, linewidth=0, step="post")
+    if picture.has_backing:
+        axes.fill_between(times, physical, color=style.CACHED, alpha=0.45, linewidth=0, step="post")
     axes.fill_between(times, requested, color=style.USED, alpha=0.75, linewidth=0, step="post",
                       label="requested")
-    axes.plot(times, physical, color=style.PHYSICAL, linewidth=1.4, drawstyle="steps-post",
-              label="physical")
-    axes.plot(times, mapped, color=style.WASTE, linewidth=1.3, linestyle=(0, (4, 2)),
-              drawstyle="steps-post", label="mapped")
+    if picture.has_backing:
+        axes.plot(times, physical, color=style.PHYSICAL, linewidth=1.4, drawstyle="steps-post",
+                  label="physical")
+        axes.plot(times, mapped, color=style.WASTE, linewidth=1.3, linestyle=(0, (4, 2)),
+                  drawstyle="steps-post", label="mapped")
     limit = picture.limit()
     if limit:
         axes.axhline(limit[0], color=style.LIMIT, linewidth=1.8, linestyle=":", label=limit[1])
@@ -172,9 +194,9 @@ def timeline(axes, picture):
     axes.set_ylabel(f"memory ({picture.memory_unit})")
     axes.grid(axis="y", color="#DDDDDD", linewidth=0.7)
     axes.set_axisbelow(True)
-    set_time_axis(axes, picture, named=False)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, 1.16), ncols=5, frameon=False,
-                fontsize=9.5, handlelength=2.0, columnspacing=1.2, borderaxespad=0)
+    set_time_axis(axes, picture)
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=5, frameon=False,
+                fontsize=9.5, handlelength=2.0, columnspacing=1.2)
 
 
 def fragmentation(axes, picture):
@@ -183,7 +205,7 @@ def fragmentation(axes, picture):
         axes.plot(times, np.array(picture.fragmentation) * 100, color=style.REFUSED,
                   linewidth=1.8, label="free memory scattered between live blocks")
     axes.plot(times, np.array(picture.rounding_waste) * 100, color=style.WASTE, linewidth=1.4,
-              linestyle=(0, (4, 2)), label="granted beyond what was asked")
+              linestyle=(0, (4, 2)), label="granted beyond the request")
     axes.set_ylim(-3, 106)
     axes.set_ylabel("share (%)")
     axes.grid(axis="y", color="#DDDDDD", linewidth=0.7)
@@ -193,10 +215,10 @@ def fragmentation(axes, picture):
 
 
 def lanes(axes, picture):
-    """Draws one row per client or stream, higher where it began more operations."""
+    """Draws one row per client or stream, higher where it started more operations."""
     axes.set_ylabel("clients" if picture.lanes_are_clients else "streams")
-    axes.set_yticks(range(len(picture.lanes)), [lane["name"] for lane in picture.lanes],
-                    fontsize=9)
+    axes.set_yticks(range(len(picture.lanes)),
+                    [data.shortened(lane["name"], 24) for lane in picture.lanes], fontsize=9)
     for row, lane in enumerate(picture.lanes):
         counts = np.array(lane["operations"], dtype=float)
         heights = 0.8 * np.sqrt(counts / max(counts.max(), 1))
@@ -204,28 +226,33 @@ def lanes(axes, picture):
         axes.bar(np.arange(len(counts)) * step, heights, width=step, bottom=row - heights / 2,
                  align="edge", color=style.LANES[row % len(style.LANES)], linewidth=0)
     axes.set_ylim(max(len(picture.lanes), 1) - 0.5, -0.5)
-    set_time_axis(axes, picture, named=False)
-    axes.set_title("operations begun", loc="right", fontsize=10, color=style.FAINT)
+    set_time_axis(axes, picture)
+    axes.set_title("operations started", loc="right", fontsize=10, color=style.FAINT)
 
 
 def histograms(figure, place, picture):
     sizes, lives = place.subgridspec(1, 2).subplots()
-    histogram(sizes, picture.sizes, data.size, "blocks by size asked for", style.USED,
-              picture.lasting_sizes)
-    histogram(lives, picture.lifetimes_us, data.microseconds, "blocks by lifetime", style.WASTE)
+    most_names = 4 if picture.is_alone else 3
+    histogram(sizes, picture.sizes, data.size, most_names, style.USED, picture.lasting_sizes)
+    sizes.set_title("blocks by size", loc="left")
+    histogram(lives, picture.lifetimes_us, data.microseconds, most_names, style.WASTE)
+    lives.set_title("blocks by lifetime", loc="left")
 
 
-def histogram(axes, counts, unit, title, colour, lasting=None):
+def histogram(axes, counts, unit, most_names, colour, lasting=None):
     first, last, names = data.buckets(counts, unit)
+    if not names:
+        axes.set_xticks([])
+        axes.set_yticks([])
+        return
     places = np.arange(last - first)
     axes.bar(places, counts[first:last], color=colour, width=0.85)
     if lasting and any(lasting[first:last]):
         axes.bar(places, lasting[first:last], color=style.CACHED, width=0.85, hatch="//",
                  edgecolor="white", linewidth=0, label="held to the end")
         axes.legend(frameon=False, fontsize=9, loc="lower right", bbox_to_anchor=(1, 1),
-                    borderaxespad=0)
-    axes.set_title(title, loc="left")
-    step = max(1, -(-len(names) // 4))
+                    borderaxespad=0, handlelength=1.2)
+    step = max(1, -(-len(names) // most_names))
     axes.set_xticks(places[::step], [f"≥ {name}" for name in names[::step]], fontsize=9)
     axes.set_xlim(-0.6, max(len(names), 4) - 0.4)
     axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))

@@ -16,7 +16,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 def draw(pictures, path):
     title = "cuvmm: " + ", ".join(picture.label for picture in pictures)
-    content = json.dumps([fields_of(picture) for picture in pictures], separators=(",", ":"))
+    bound = data.memory_bound(pictures)
+    content = json.dumps([fields_of(picture, bound) for picture in pictures],
+                         separators=(",", ":"))
     parts = {"TITLE": markup.escape(title), "STYLE": part("page.css"), "SCRIPT": part("page.js"),
              "FLAMES": part("flames.js"),
              "DATA": content.replace("<", "\\u003c")}  # cannot end the element
@@ -31,7 +33,7 @@ def part(name):
         return file.read()
 
 
-def fields_of(picture):
+def fields_of(picture, memory_bound):
     """Returns the part of a picture that is drawn, with the texts that all kinds of plots share."""
     limit = picture.limit()
     return {
@@ -40,6 +42,9 @@ def fields_of(picture):
         "columns": picture.columns, "rows": picture.rows, "address_bytes": picture.address_bytes,
         "cells": png(picture), "requested": picture.requested_bytes,
         "mapped": picture.mapped_bytes, "physical": picture.physical_bytes,
+        "memory_bound": memory_bound, "has_map": picture.has_map,
+        "has_timeline": picture.has_timeline, "has_backing": picture.has_backing,
+        "has_shares": picture.has_shares,
         "limit": {"bytes": limit[0], "name": limit[1]} if limit else None,
         "refusals": picture.refusals, "samples": picture.sample_columns,
         "fragmentation": rounded(picture.fragmentation), "waste": rounded(picture.rounding_waste),

@@ -179,6 +179,20 @@ class Panel {
   }
 }
 
+function mark_refusals(panel, pen, box) {
+  const {refusals, begin_ns, duration_ns} = panel.picture;
+  pen.strokeStyle = colour("refused");
+  pen.lineWidth = 2.5;
+  for (const one of refusals) {
+    const x = panel.x_of((one.time_ns - begin_ns) / duration_ns), y = box.top + 10;
+    pen.beginPath();
+    pen.moveTo(x - 4, y - 4); pen.lineTo(x + 4, y + 4);
+    pen.moveTo(x - 4, y + 4); pen.lineTo(x + 4, y - 4);
+    pen.stroke();
+  }
+  pen.lineWidth = 1;
+}
+
 class AddressPanel extends Panel {
   constructor(number) {
     super(number, "addresses ever used", 420, true);
@@ -211,8 +225,8 @@ class AddressPanel extends Panel {
         const from = 4 * (row * width + column), to = 4 * ((height - 1 - row) * width + column);
         const of_used = data[from] / 255, of_mapped = Math.max(data[from], data[from + 1]) / 255;
         for (let part = 0; part < 3; ++part) {
-          const below = back[part] + (cached[part] - back[part]) * of_mapped;
-          made.data[to + part] = below + (used[part] - below) * of_used;
+          made.data[to + part] = back[part] * (1 - of_mapped) + cached[part] * (of_mapped - of_used) +
+                                 used[part] * of_used;
         }
         made.data[to + 3] = 255;
       }
@@ -230,16 +244,7 @@ class AddressPanel extends Panel {
     pen.imageSmoothingEnabled = to - from > 0.5 && high - low > 0.5;
     pen.drawImage(this.sheet, from * width, (1 - high) * height, (to - from) * width, (high - low) * height,
                   box.left, box.top, box.right - box.left, box.bottom - box.top);
-    pen.strokeStyle = colour("refused");
-    pen.lineWidth = 2.5;
-    for (const one of this.picture.refusals) {
-      const x = this.x_of((one.time_ns - this.picture.begin_ns) / this.picture.duration_ns), y = box.top + 10;
-      pen.beginPath();
-      pen.moveTo(x - 4, y - 4); pen.lineTo(x + 4, y + 4);
-      pen.moveTo(x - 4, y + 4); pen.lineTo(x + 4, y - 4);
-      pen.stroke();
-    }
-    pen.lineWidth = 1;
+    mark_refusals(this, pen, box);
   }
   told(share, y) {
     const {duration_ns, begin_ns, refusals, address_bytes} = this.picture;
@@ -252,7 +257,8 @@ class AddressPanel extends Panel {
     const row = Math.min(height - 1, Math.floor(address * height));
     const at = 4 * (row * width + Math.min(width - 1, Math.floor(share * width)));
     const percent = (value) => Math.floor(value * 100 / 255) + "%";
-    return ["at " + bytes(address * address_bytes), "used " + percent(data[at]) + ", mapped " + percent(data[at + 1])];
+    const mapped = this.picture.has_backing ? ", mapped " + percent(data[at + 1]) : "";
+    return ["at " + bytes(address * address_bytes), "used " + percent(data[at]) + mapped];
   }
 }
 
@@ -302,6 +308,31 @@ class LinePanel extends Panel {
       if (i < 0) i = share < line.shares[0] ? 0 : line.values.length - 1;
       return line.name + ": " + this.text(line.values[i]);
     });
+  }
+}
+
+function memory_lines(picture) {
+  const shares = picture.requested.map((_, i) => i / picture.columns);
+  const lines = [{name: "requested", values: picture.requested, colour: "used", fill: "used"}];
+  if (picture.has_backing) {
+    lines.unshift({name: "physical", values: picture.physical, colour: "physical", fill: "cached"});
+    lines.push({name: "mapped", values: picture.mapped, colour: "waste", dash: [5, 3]});
+  }
+  const made = lines.map((line) => ({...line, shares, steps: true}));
+  if (picture.limit) {
+    made.push({name: picture.limit.name, values: [picture.limit.bytes], shares: [0], colour: "limit", dash: [2, 3]});
+  }
+  return made;
+}
+
+class MemoryPanel extends LinePanel {
+  constructor(number) {
+    const picture = pictures[number];
+    super(number, "memory", 220, memory_lines(picture), 1.1 * picture.memory_bound, bytes);
+  }
+  draw_content(pen, box) {
+    super.draw_content(pen, box);
+    if (!this.picture.has_map) mark_refusals(this, pen, box);
   }
 }
 
@@ -359,11 +390,12 @@ class BarPanel extends Panel {
   draw_axes(pen, box) {
     super.draw_axes(pen, box);
     const width = (box.right - box.left) / Math.max(1, this.bars.names.length);
-    const every = Math.ceil(62 / width);
+    const names = this.bars.names.map((name) => "\u2265 " + name);
+    const every = Math.ceil((8 + Math.max(0, ...names.map((name) => pen.measureText(name).width))) / width);
     pen.textAlign = "center";
     pen.textBaseline = "top";
-    this.bars.names.forEach((name, i) => {
-      if (i % every === 0) pen.fillText("\u2265 " + name, box.left + (i + 0.5) * width, box.bottom + 5);
+    names.forEach((name, i) => {
+      if (i % every === 0) pen.fillText(name, box.left + (i + 0.5) * width, box.bottom + 5);
     });
   }
   draw_content(pen, box) {
@@ -394,36 +426,31 @@ function show_tip(panel, event) {
   tip.style.top = Math.max(4, event.clientY - tip.offsetHeight - 10) + "px";
 }
 
-function panels_of(picture, number) {
-  const per_column = picture.requested.map((_, i) => i / picture.columns);
-  const sampled = picture.samples.map((one) => one / picture.columns);
-  let most = Math.max(1, ...picture.physical, ...picture.mapped);
-  const lines = [
-    {name: "physical", values: picture.physical, colour: "physical", fill: "cached"},
-    {name: "requested", values: picture.requested, colour: "used", fill: "used"},
-    {name: "mapped", values: picture.mapped, colour: "waste", dash: [5, 3]},
-  ].map((line) => ({...line, shares: per_column, steps: true}));
-  if (picture.limit) {
-    lines.push({name: picture.limit.name, values: [picture.limit.bytes], shares: [0], colour: "limit", dash: [2, 3]});
-    if (picture.limit.bytes <= 2.5 * most) most = Math.max(most, picture.limit.bytes);
-  }
+function share_panel(picture, number) {
+  const shares = picture.samples.map((one) => one / picture.columns);
   const percent = (value) => three(Math.round(value * 1000) / 10) + "%";
-  const flames = picture.flames.some((one) => one.at_peak > 0)
-    ? [new FlamePanel(number, "memory at the peak by call stack (click to zoom)", picture.flames)] : [];
-  const lanes = () =>
-    new LanePanel(number, "operations begun, by " + (picture.lanes_are_clients ? "client" : "stream"));
-  return [
-    new AddressPanel(number),
-    new LinePanel(number, "memory", 220, lines, 1.1 * most, bytes),
-    new LinePanel(number, "scattered free memory, and what was granted beyond what was asked", 130, [
-      {name: "scattered between live blocks", values: picture.fragmentation, shares: sampled, colour: "refused"},
-      {name: "granted beyond what was asked", values: picture.waste, shares: sampled, colour: "waste", dash: [5, 3]},
-    ], 1.05, percent),
-    ...(picture.lanes.length ? [lanes()] : []),
-    new BarPanel(number, "blocks by size asked for", picture.sizes, "used"),
-    new BarPanel(number, "blocks by lifetime", picture.lifetimes, "waste"),
-    ...flames,
-  ];
+  return new LinePanel(number, "scattered free memory, and what was granted beyond the request", 130, [
+    {name: "scattered between live blocks", values: picture.fragmentation, shares, colour: "refused"},
+    {name: "granted beyond the request", values: picture.waste, shares, colour: "waste", dash: [5, 3]},
+  ], 1.05, percent);
+}
+
+function panels_of(picture, number) {
+  const made = [];
+  if (picture.has_map) made.push(new AddressPanel(number));
+  if (picture.has_timeline) made.push(new MemoryPanel(number));
+  if (picture.has_shares) made.push(share_panel(picture, number));
+  if (picture.lanes.length) {
+    made.push(new LanePanel(number, "operations started, by " + (picture.lanes_are_clients ? "client" : "stream")));
+  }
+  if (picture.has_map) {
+    made.push(new BarPanel(number, "blocks by size", picture.sizes, "used"),
+              new BarPanel(number, "blocks by lifetime", picture.lifetimes, "waste"));
+  }
+  if (picture.flames.some((one) => one.at_peak > 0)) {
+    made.push(new FlamePanel(number, "memory at the peak by call stack (click to zoom)", picture.flames));
+  }
+  return made;
 }
 
 function text_of(tag, text, name) {
@@ -433,10 +460,17 @@ function text_of(tag, text, name) {
   return made;
 }
 
+// Names only what one of the pictures shows.
 function show_legend() {
-  const names = [["used", "used", "used"], ["cached", "cached (mapped, not used)", "cached"],
-                 ["unmapped", "unmapped", "unmapped"], ["physical", "physical", "physical"],
-                 ["waste", "mapped", "dashed"], ["limit", "limit", "dashed"]];
+  const any = (key) => pictures.some((one) => one[key]), names = [];
+  if (any("has_map")) names.push(["used", "used", "used"]);
+  if (any("has_map") && any("has_backing")) {
+    names.push(["cached", "cached (mapped, not used)", "cached"], ["unmapped", "unmapped", "unmapped"]);
+  }
+  if (any("has_timeline")) names.push(["used", "requested", "used"]);
+  if (any("has_backing")) names.push(["physical", "physical", "physical"], ["waste", "mapped", "dashed"]);
+  const limits = pictures.filter((one) => one.has_timeline && one.limit).map((one) => one.limit.name);
+  if (limits.length) names.push(["limit", [...new Set(limits)].join(" / "), "dashed"]);
   if (pictures.some((one) => one.refusals.length)) names.push(["refused", "\u00d7 allocation refused", "refused"]);
   for (const [variable, name, kind] of names) {
     const entry = text_of("span", name), mark = document.createElement("i");
