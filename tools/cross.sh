@@ -22,8 +22,10 @@ unpack_packages() {  # FOLDER
 # The target's libraries and headers.
 fill_sysroot() {
   [[ ! -e $cross/sysroot.done ]] || return 0
-  local needed
-  needed=$(sed -nE 's/^(\S+) +header .*/\1/p' <<<"$build_needs")
+  local needed=$build_needs
+  # Where apt has no toml++, ensure_build_needs has fetched its headers.
+  if apt-cache show libtomlplusplus-dev >/dev/null 2>&1; then needed+=$toml_needs; fi
+  needed=$(sed -nE 's/^(\S+) +header .*/\1/p' <<<"$needed")
   rm -rf "$cross/packages" "$cross/sysroot"
   mkdir -p "$cross/sysroot"
   say "unpacking arm64 packages into build-aarch64/sysroot"
