@@ -7,7 +7,8 @@
 //
 // A program reaches the driver in two ways. If it is linked to libcuda.so.1, or loads a library
 // that is, it binds to the driver's names, which the stub exports. If it opens the driver itself,
-// it looks up functions with dlsym, which the stub exports as well.
+// it looks up functions with dlsym, which the stub exports as well. The same holds for the
+// functions of NVML that tell a device's memory.
 #include <stddef.h>
 
 #include "base/processor.h"
@@ -28,7 +29,7 @@ MAYBE long write(int file, const void* data, size_t size);
 MAYBE int* __errno_location(void);
 
 enum { lazily = 1, now = 2, only_if_loaded = 4, at_secure = 23, standard_error = 2 };
-enum { cuda_no_device = 100, cuda_not_found = 500 };
+enum { cuda_no_device = 100, cuda_not_found = 500, nvml_function_not_found = 13 };
 #define DEFAULT_SCOPE ((void*)0)
 #define NEXT_SCOPE ((void*)-1L)
 
@@ -43,9 +44,13 @@ HIDDEN Dlsym cuvmm_stub_next_dlsym;
 HIDDEN void* cuvmm_stub_decide_dlsym(void** library, const char* name);
 HIDDEN void* cuvmm_stub_resolve(const char* name, void** slot);
 
-// All names of the driver's functions, one after another, lie between these two.
+// The names of all doors, one after another, lie between these two.
 extern const char cuvmm_stub_names[] HIDDEN;
 extern const char cuvmm_stub_names_end[] HIDDEN;
+
+// The stub itself, in memory (the linker defines both).
+extern const char __ehdr_start[] HIDDEN;
+extern const char _end[] HIDDEN;
 
 // clang-format off
 asm(R"(
@@ -75,6 +80,12 @@ asm(".globl cuvmm_stub_dlsym_old\n"
 #undef CUVMM_API
 #undef CUVMM_API_OLD
 DOOR(cuvmm_engine_v1)
+DOOR(nvmlDeviceGetMemoryInfo)
+DOOR(nvmlDeviceGetMemoryInfo_v2)
+#define DOORS_OF_LIST(name) DOOR(name) DOOR(name##_v2) DOOR(name##_v3)
+DOORS_OF_LIST(nvmlDeviceGetComputeRunningProcesses)
+DOORS_OF_LIST(nvmlDeviceGetGraphicsRunningProcesses)
+DOORS_OF_LIST(nvmlDeviceGetMPSComputeRunningProcesses)
 
 asm(R"(
 .pushsection .rodata.cuvmm_names, "a", %progbits
@@ -154,8 +165,22 @@ static Dlsym own_dlsym(void) {
   return next_dlsym();
 }
 
-static void* loaded_driver(void) {
-  return dlopen != NULL ? dlopen("libcuda.so.1", lazily | only_if_loaded) : NULL;
+static int is_named_like_nvmls(const char* name) {
+  return name != NULL && name[0] == 'n' && name[1] == 'v' && name[2] == 'm' && name[3] == 'l';
+}
+
+// The library that a function belongs to by its name. Null if the stub does not serve it.
+static const char* library_of(const char* name) {
+  if (is_named_like_the_drivers(name)) return "libcuda.so.1";
+  return is_named_like_nvmls(name) && has_door(name) ? "libnvidia-ml.so.1" : NULL;
+}
+
+static void* if_loaded(const char* library) {
+  return dlopen != NULL && library != NULL ? dlopen(library, lazily | only_if_loaded) : NULL;
+}
+
+static int is_of_the_stub(const void* address) {
+  return (const char*)address >= __ehdr_start && (const char*)address < _end;
 }
 
 static void say(const char* text) {
@@ -207,21 +232,27 @@ static int not_found(void) {
   return cuda_not_found;
 }
 
+static int nvml_not_found(void) {
+  return nvml_function_not_found;
+}
+
 static void* no_engine(void) {
   return NULL;
 }
 
-// Returns the engine's function, or natively the driver's. Never null.
+// Returns the engine's function, or natively that of the driver or of NVML. Never null.
 void* cuvmm_stub_resolve(const char* name, void** slot) {
   const int kept_errno = __errno_location != NULL ? *__errno_location() : 0;
   const Dlsym look_up = own_dlsym();
   void* const served = engine();
+  const char* const file = library_of(name);
   void* found = served != NULL ? look_up(served, name) : NULL;
-  if (found == NULL && !is_named_like_the_drivers(name)) found = (void*)no_engine;
-  void* const driver = found == NULL ? loaded_driver() : NULL;
-  if (driver != NULL) found = look_up(driver, name);
+  if (found == NULL && file == NULL) found = (void*)no_engine;
+  void* const library = found == NULL ? if_loaded(file) : NULL;
+  if (library != NULL) found = look_up(library, name);
   if (found != NULL) __atomic_store_n(slot, found, __ATOMIC_RELEASE);
-  if (found == NULL) found = driver != NULL ? (void*)not_found : (void*)no_device;
+  if (found == NULL && is_named_like_nvmls(name)) found = (void*)nvml_not_found;
+  if (found == NULL) found = library != NULL ? (void*)not_found : (void*)no_device;
   if (__errno_location != NULL) *__errno_location() = kept_errno;
   return found;
 }
@@ -229,25 +260,25 @@ void* cuvmm_stub_resolve(const char* name, void** slot) {
 // Returns the dlsym that must answer. May change the caller's `library`.
 void* cuvmm_stub_decide_dlsym(void** library, const char* name) {
   const Dlsym next = next_dlsym();
-  if (!is_named_like_the_drivers(name) || dlopen == NULL) return (void*)next;
+  const char* const file = library_of(name);
+  if (file == NULL || dlopen == NULL) return (void*)next;
   static Dlsym of_engine;
   Dlsym served = __atomic_load_n(&of_engine, __ATOMIC_ACQUIRE);
   if (served != NULL) return (void*)served;
   const int kept_errno = __errno_location != NULL ? *__errno_location() : 0;
-  if (*library == DEFAULT_SCOPE || *library == NEXT_SCOPE) {
+  void* const loaded = if_loaded(file);
+  const int is_scope = *library == DEFAULT_SCOPE || *library == NEXT_SCOPE;
+  void* const found = is_scope ? NULL : next(*library, name);
+  if (loaded == NULL) {
     // A program that only checks for a driver must not mistake our doors for one.
-    if (has_door(name) && loaded_driver() == NULL) {
+    if (is_scope ? has_door(name) : is_of_the_stub(found)) {
       *library = dlopen("libc.so.6", lazily | only_if_loaded);
     }
-  } else {
-    void* const driver = loaded_driver();
-    void* const found = driver != NULL ? next(*library, name) : NULL;
-    // Another library may have a function with such a name.
-    if (found != NULL && found == next(driver, name)) {
-      void* const preload = engine();
-      if (preload != NULL) served = (Dlsym)dlvsym(preload, "dlsym", "GLIBC_2.34");
-      if (served != NULL) __atomic_store_n(&of_engine, served, __ATOMIC_RELEASE);
-    }
+  } else if (found != NULL && found == next(loaded, name)) {
+    // The comparison excludes another library's function of such a name.
+    void* const preload = engine();
+    if (preload != NULL) served = (Dlsym)dlvsym(preload, "dlsym", "GLIBC_2.34");
+    if (served != NULL) __atomic_store_n(&of_engine, served, __ATOMIC_RELEASE);
   }
   if (__errno_location != NULL) *__errno_location() = kept_errno;
   return served != NULL ? (void*)served : (void*)next;

@@ -29,9 +29,10 @@ newest=$(printf '%s\n' GLIBC_2.17 $versions | sort -V | tail -n 1)
 strong=$(readelf --dyn-syms -W "$stub" | awk '$7 == "UND" && $5 != "WEAK" && $8 != ""')
 [[ -z $strong ]] || fail "does not load where one of these is missing: $strong"
 shown() { readelf --dyn-syms -W "$1" | awk '$1 ~ /^[0-9]+:$/ && $7 != "UND" && $8 { sub(/@.*/, "", $8); print $8 }' | grep -E "$2" | sort -u; }
-diff <(shown "$build/lib/libcuvmm_preload.so" '^cu[A-Z]|^cuvmm_engine') <(shown "$stub" '^cu[A-Z]|^cuvmm_engine') ||
+functions='^cu[A-Z]|^cuvmm_engine|^nvml'
+diff <(shown "$build/lib/libcuvmm_preload.so" "$functions") <(shown "$stub" "$functions") ||
   fail "its functions are not those of the preload library"
-strays=$(shown "$stub" . | grep -vE '^(cu[A-Z].*|cuvmm_engine_v1|dlsym|__asan_default_options|GLIBC_.*|CUVMM_1)$' || true)
+strays=$(shown "$stub" . | grep -vE '^(cu[A-Z].*|nvmlDeviceGet.*|cuvmm_engine_v1|dlsym|__asan_default_options|GLIBC_.*|CUVMM_1)$' || true)
 [[ -z $strays ]] || fail "shows $strays"
 readelf -lW "$stub" | grep -q 'GNU_STACK.*RW ' || fail "asks for a stack that can be executed"
 
@@ -62,6 +63,13 @@ for program in "${programs[@]}"; do
     with "${native[@]}" VMM_MODE=$off "$build/tests/bin/${words[0]}" "${words[@]:1}" || fail "not native with $off: $program"
   done
 done
+# NVML tells the memory that the program may have, too.
+for limit in 64M 128M; do
+  said=$(with VMM_LIMIT=$limit "$build/tests/programs/cuvmm_program_nvml") || fail "NVML refuses: $said"
+  [[ $(grep -c " ${limit%M} " <<<"$said") == 3 && $(wc -l <<<"$said") == 3 ]] || fail "NVML under a limit of $limit: $said"
+done
+said=$(with VMM_LIMIT=64M VMM_MODE=off "$build/tests/programs/cuvmm_program_nvml") || fail "NVML refuses natively: $said"
+[[ $(grep -c " 256 " <<<"$said") == 3 ]] || fail "NVML natively: $said"
 if "${front[@]}" python3 -c 'import ctypes; ctypes.CDLL("libcuda.so.1")' 2>/dev/null; then
   echo "this machine has a driver: programs without one are not tried"
 else

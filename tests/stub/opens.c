@@ -122,6 +122,10 @@ static void without_driver(void) {
   must(dlopen("libcuda.so.1", RTLD_NOW) == NULL, "there is no driver here");
   must(dlsym(RTLD_DEFAULT, "cuInit") == NULL, "and no function of it");
   must(dlsym(RTLD_NEXT, "cuInit") == NULL, "nor behind this program");
+  void* const program = dlopen(NULL, RTLD_NOW);
+  must(dlsym(program, "cuInit") == NULL, "nor in this program and its libraries");
+  must(dlsym(program, "nvmlDeviceGetMemoryInfo") == NULL, "nor a function of NVML");
+  must(dlsym(program, "strlen") != NULL, "which have the C library's");
   must(dlsym(RTLD_DEFAULT, "cuvmm_no_such") == NULL, "nor others of ours");
   must(dlsym(RTLD_DEFAULT, "strlen") != NULL && dlsym(RTLD_NEXT, "dlsym") != NULL,
        "the C library's are found");
