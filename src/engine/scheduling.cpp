@@ -72,10 +72,9 @@ Client& Scheduling::create_client(std::string name, int priority, int weight) {
 }
 
 void Scheduling::set_policy(Schedule policy) {
-  if (policy != Schedule::Off && has_ended_.load()) {
-    CUVMM_LOG_ONCE(
-        Warning,
-        "the program called a driver function that cuvmm does not know: scheduling is off");
+  if (policy != Schedule::Off && (has_ended_.load() || !hook_coverage().is_whole())) {
+    CUVMM_LOG_ONCE(Warning,
+                   "the program uses driver functions that cuvmm does not see: scheduling is off");
     return;
   }
   if (policy != Schedule::Off) {

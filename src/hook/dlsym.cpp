@@ -4,6 +4,7 @@
 // cuvmm does not answer itself is a jump to the real dlsym, with the caller's registers and stack
 // unchanged.
 #include <dlfcn.h>
+#include <unwind.h>
 
 #include <cerrno>
 #include <cstring>
@@ -17,6 +18,9 @@ extern "C" {
 // Used by the assembly below: the function that it calls and the jump target.
 [[gnu::visibility("hidden")]] void* (*cuvmm_next_dlsym)(void*, const char*) = nullptr;
 [[gnu::visibility("hidden")]] void* cuvmm_decide_dlsym(void** library, const char* name);
+// The linker defines these two: cuvmm's library, in memory.
+[[gnu::visibility("hidden")]] extern const char __ehdr_start;
+[[gnu::visibility("hidden")]] extern const char _end;
 }
 
 // The registers of the arguments are saved on the stack, where cuvmm_decide_dlsym may change the
@@ -144,6 +148,13 @@ void* open_driver(const char* path) {
   return library != nullptr ? library : dlopen("libcuda.so.1", how);
 }
 
+// When a thread is cancelled inside a hooked call, glibc's unwinder runs the cleanups of this
+// library with functions of the unwinder that is linked into it. These abort unless that one has
+// unwound before, which fills its table of register sizes.
+void prepare_unwinder() {
+  _Unwind_Backtrace([](_Unwind_Context*, void*) { return _URC_NORMAL_STOP; }, nullptr);
+}
+
 // Runs before any constructor of the program, or on demand for callers that run even earlier.
 [[gnu::constructor(101)]] void prepare() {
   if (cuvmm_next_dlsym != nullptr) return;
@@ -151,6 +162,7 @@ void* open_driver(const char* path) {
   const Dlsym real = find_real_dlsym();
   driver_source().doors = {.open = &open_driver, .symbol = real};
   cuvmm_next_dlsym = find_next_dlsym(real);
+  prepare_unwinder();
   errno = kept_errno;
 }
 
@@ -160,49 +172,55 @@ void* open_driver(const char* path) {
 namespace cuvmm::hook {
 namespace {
 
-bool is_named_like_the_drivers(const char* name) {
-  return name != nullptr && name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
-}
-
-// Whether a driver is loaded that has the function.
-bool driver_has(const char* name) {
-  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-  if (driver == nullptr) return false;
-  const bool has = driver_source().doors.symbol(driver, name) != nullptr;
-  dlclose(driver);
-  return has;
-}
-
 // A library in which no driver symbol can be found.
 void* library_without_driver() {
   return dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+}
+
+// Whether a lookup in the named library found what cuvmm exports: the library is the program itself
+// (dlopen(nullptr)), whose scope includes cuvmm's.
+bool is_export(const void* found) {
+  return static_cast<const char*>(found) >= &__ehdr_start && found < &_end;
+}
+
+void* door_of_nvmls(void** library, const char* name) {
+  const bool is_named = *library != RTLD_DEFAULT && *library != RTLD_NEXT;
+  void* const answer = is_named ? nvml_door(*library, name, cuvmm_next_dlsym) : nullptr;
+  if ((is_named && !is_export(answer)) || nvml_is_loaded()) return answer;
+  *library = library_without_driver();
+  return nullptr;
+}
+
+void* door_of_drivers(void** library, const char* name) {
+  if (*library == RTLD_DEFAULT || *library == RTLD_NEXT) {
+    // cuvmm's exported symbols are found like any others. But a program that only checks whether a
+    // driver is present must not mistake them for one.
+    if (has_door(name) && !driver_has(name)) *library = library_without_driver();
+    return nullptr;
+  }
+  const FoundSymbol found = door_for_symbol(*library, name, cuvmm_next_dlsym);
+  if (found.is_of_driver || found.address == nullptr) return found.address;
+  if (is_export(found.address) && !driver_has(name)) {
+    *library = library_without_driver();
+    return nullptr;
+  }
+  // A hook of dlsym after cuvmm's may answer with a function of its own, which calls the driver
+  // past cuvmm.
+  const auto real = driver_source().doors.symbol;
+  if (real == cuvmm_next_dlsym || !has_door(name)) return found.address;
+  return door_for_symbol(*library, name, real).address;
 }
 
 }  // namespace
 }  // namespace cuvmm::hook
 
 // Returns nullptr to let the real dlsym answer. Checks the name first, so that an unrelated lookup
-// (cudaMalloc, cudnnCreate) costs four comparisons and touches nothing.
+// (cudaMalloc, cudnnCreate) touches nothing.
 void* cuvmm_decide_dlsym(void** library, const char* name) {
   using namespace cuvmm::hook;
   if (cuvmm_next_dlsym == nullptr) prepare();
-  if (is_named_like_nvmls(name)) {
-    const bool is_named = *library != RTLD_DEFAULT && *library != RTLD_NEXT;
-    if (is_named) return nvml_door(*library, name, cuvmm_next_dlsym);
-    if (!nvml_is_loaded()) *library = library_without_driver();
-    return nullptr;
-  }
-  if (!is_named_like_the_drivers(name)) return nullptr;
-  if (*library != RTLD_DEFAULT && *library != RTLD_NEXT) {
-    void* const answer = door_for_symbol(*library, name, cuvmm_next_dlsym);
-    // A hook of dlsym after cuvmm's may answer with a function of its own, which calls the driver
-    // past cuvmm.
-    const auto real = cuvmm::driver_source().doors.symbol;
-    if (answer == nullptr || real == cuvmm_next_dlsym || !has_door(name)) return answer;
-    return door_for_symbol(*library, name, real);
-  }
-  // cuvmm's exported symbols are found like any others. But a program that only checks whether a
-  // driver is present must not mistake them for one.
-  if (has_door(name) && !driver_has(name)) *library = library_without_driver();
+  if (name == nullptr) return nullptr;
+  if (is_named_like_nvmls(name)) return door_of_nvmls(library, name);
+  if (is_named_like_the_drivers(name)) return door_of_drivers(library, name);
   return nullptr;
 }

@@ -111,12 +111,21 @@ void note_driver(const char* file) {
 
 }  // namespace
 
-bool has_door(const char* symbol) {
+bool has_door(std::string_view symbol) {
   return made_once<NamedDoors>().find(symbol) != nullptr;
 }
 
-void* door_for_symbol(void* library, const char* name, void* (*real_dlsym)(void*, const char*)) {
-  if (HookBypass::is_active()) return nullptr;
+bool driver_has(const char* symbol) {
+  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (driver == nullptr) return false;
+  const bool has = driver_source().doors.symbol(driver, symbol) != nullptr;
+  dlclose(driver);
+  return has;
+}
+
+FoundSymbol door_for_symbol(void* library, const char* name,
+                            void* (*real_dlsym)(void*, const char*)) {
+  if (HookBypass::is_active()) return {};
   void* door = made_once<NamedDoors>().find(name);
   const int kept_errno = errno;
   void* real = real_dlsym(library, name);
@@ -126,7 +135,7 @@ void* door_for_symbol(void* library, const char* name, void* (*real_dlsym)(void*
   if (ours && door == nullptr) door = entry_of_unlisted_symbol(name, real);
   errno = kept_errno;
   // If the symbol was not found, the jump to the real dlsym fails again and sets dlerror.
-  return ours ? door : real;
+  return {.address = ours ? door : real, .is_of_driver = ours};
 }
 
 namespace {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "hook/door.hpp"
+#include "hook/linked_functions.hpp"
 #include "hook/native.hpp"
 #include "hook/passage.hpp"
 #include "hook/record.hpp"
@@ -66,6 +67,7 @@ struct BehindDoor<call, description, CUresult (*)(Arguments...)> {
         note_uses<call>(engine, *uses, arguments...);
     }
     if constexpr (ends_functions(info(call).name)) forget_functions(engine);
+    if constexpr (begins_a_librarys_use(info(call).name)) check_linked_functions(engine);
     const CUresult answer = make_as_scheduled(forward, arguments...);
     if (began != 0) [[unlikely]] {
       const Called called = called_at(began, answer, forward.flavour());

@@ -80,7 +80,18 @@ void find(std::atomic<Function>& function, void* library, const char* name,
   if (void* const found = symbol(library, name)) function = reinterpret_cast<Function>(found);
 }
 
+// Programs may close the library and load another one linked to it, whose calls find these
+// functions without a lookup. So the library stays loaded.
+void keep_loaded(void* function) {
+  static constinit std::atomic<void*> kept{nullptr};
+  Dl_info where{};
+  if (function == nullptr || dladdr(function, &where) == 0) return;
+  if (kept.exchange(where.dli_fbase) == where.dli_fbase) return;
+  static_cast<void>(dlopen(where.dli_fname, RTLD_LAZY | RTLD_NOLOAD));
+}
+
 void find_all(void* library, void* (*symbol)(void*, const char*)) {
+  keep_loaded(symbol(library, "nvmlDeviceGetUUID"));
   find(real_nvml.memory, library, "nvmlDeviceGetMemoryInfo", symbol);
   find(real_nvml.memory_v2, library, "nvmlDeviceGetMemoryInfo_v2", symbol);
   find(real_nvml.uuid, library, "nvmlDeviceGetUUID", symbol);

@@ -10,6 +10,7 @@
 
 #include "base/log.hpp"
 #include "engine/hook_bypass.hpp"
+#include "hook/door_of.hpp"
 
 extern "C" {
 // Used by the assembly below.
@@ -188,6 +189,20 @@ bool is_of_the_profiler(std::string_view name) {
   return name.starts_with("cuProfiler");
 }
 
+// The interfaces to OpenGL and VDPAU exchange only memory that cuvmm never serves.
+bool is_of_graphics(std::string_view name) {
+  for (const std::string_view start : {"cuGL", "cuVDPAU", "cuGraphicsGL", "cuGraphicsVDPAU"}) {
+    if (name.starts_with(start)) return true;
+  }
+  return false;
+}
+
+bool is_not_hooked(std::string_view symbol) {
+  return std::any_of(not_hooked.begin(), not_hooked.end(), [&](const auto& row) {
+    return row.symbol == symbol || row.per_thread_symbol == symbol;
+  });
+}
+
 // For the log; longer names are truncated.
 std::array<std::array<char, 64>, most_unlisted> names;
 std::atomic<std::size_t> taken{0};
@@ -204,8 +219,7 @@ void* known_entry(void* real) {
   return nullptr;
 }
 
-void lose_sight(const char* name) {
-  if (!hook_coverage().lose()) return;
+void say_that_coverage_ended(const char* name) {
   CUVMM_LOG(Info, "function=%s is unknown to this version: hook coverage is no longer full", name);
 }
 
@@ -216,7 +230,7 @@ void* new_entry(const char* name, void* real) {
   const std::size_t mine = taken.fetch_add(1, std::memory_order_acq_rel);
   if (mine >= most_unlisted) {
     taken.store(most_unlisted, std::memory_order_relaxed);
-    lose_sight(name);
+    if (settle_and_end_coverage_of_process()) say_that_coverage_ended(name);
     return real;
   }
   std::strncpy(names[mine].data(), name, names[mine].size() - 1);
@@ -232,11 +246,24 @@ void* entry_of(const char* name, void* real) {
 
 }  // namespace
 
-void settle_and_end_coverage(Engine& engine) {
-  hook_coverage().lose();
+bool settle_and_end_coverage(Engine& engine) {
+  const bool was_whole = hook_coverage().lose();
   engine.scheduling().disable_permanently();
   // The calls to come have unknown signatures, so they cannot return an error to the program.
   static_cast<void>(engine.before({unlisted_call, every_effect}));
+  return was_whole;
+}
+
+bool settle_and_end_coverage_of_process() {
+  Engine* const engine = Engine::running();
+  if (engine == nullptr || !engine->is_on() || HookBypass::is_active()) {
+    return hook_coverage().lose();
+  }
+  const HookBypass bypass;
+  // Inside the barrier, so that for a thread that quiesces the program, coverage ends either before
+  // it begins or after it is done.
+  const CallBarrier::Pass pass{engine->calls()};
+  return settle_and_end_coverage(*engine);
 }
 
 void* entry_of_unlisted(const char* name, int version, void* real) {
@@ -247,10 +274,12 @@ void* entry_of_unlisted(const char* name, int version, void* real) {
 }
 
 void* entry_of_unlisted_symbol(const char* symbol, void* real) {
-  const bool harmless = std::any_of(not_hooked.begin(), not_hooked.end(), [&](const auto& row) {
-    return row.symbol == symbol || row.per_thread_symbol == symbol;
-  });
-  return harmless ? real : entry_of(symbol, real);
+  return is_not_hooked(symbol) ? real : entry_of(symbol, real);
+}
+
+bool is_unlisted(std::string_view symbol) {
+  if (!is_named_like_the_drivers(symbol) || is_not_hooked(symbol)) return false;
+  return !has_door(symbol) && !is_of_the_profiler(symbol) && !is_of_graphics(symbol);
 }
 
 }  // namespace cuvmm::hook
@@ -259,16 +288,8 @@ void* entry_of_unlisted_symbol(const char* symbol, void* real) {
 void cuvmm_call_of_unlisted(unsigned index) {
   using namespace cuvmm;
   const int kept_errno = errno;
-  Engine* engine = Engine::running();
-  if (engine != nullptr && engine->is_on() && !HookBypass::is_active()) {
-    const HookBypass bypass;
-    // Inside the barrier, so that for a thread that quiesces the program, coverage ends either
-    // before it begins or after it is done.
-    const CallBarrier::Pass pass{engine->calls()};
-    hook::lose_sight(hook::names[index].data());
-    hook::settle_and_end_coverage(*engine);
-  } else {
-    hook::lose_sight(hook::names[index].data());
+  if (hook::settle_and_end_coverage_of_process()) {
+    hook::say_that_coverage_ended(hook::names[index].data());
   }
   cuvmm_unlisted_was_called.store(true, std::memory_order_release);
   errno = kept_errno;

@@ -21,7 +21,7 @@ inline void* open_driver() {
 // Answers as dlsym does under cuvmm.
 inline void* look_up(const char* symbol) {
   void* library = open_driver();
-  void* door = hook::door_for_symbol(library, symbol, &dlsym);
+  void* door = hook::door_for_symbol(library, symbol, &dlsym).address;
   return door != nullptr ? door : dlsym(library, symbol);
 }
 

@@ -27,6 +27,17 @@ TEST(Lookup, FindsByDefaultOnlyWhatTheDriverHas) {
   EXPECT_EQ(run_program({program("lookup"), "driver"}, under_cuvmm(lacking)).out, alone.out);
 }
 
+TEST(Lookup, OfNvmlOutlivesTheProgramsHandle) {
+  const std::vector<std::string> command{program("nvml_reload"), library_of_programs("nvml_user")};
+  const Finished alone = run_program(command, natively());
+  ASSERT_EQ(alone.status, 0) << alone.err;
+
+  const Finished under = run_program(command, under_cuvmm());
+
+  EXPECT_EQ(under.status, 0) << under.err;
+  EXPECT_EQ(under.out, alone.out);
+}
+
 TEST(Lookup, FromManyThreadsFindsEverythingAndRecordsEverything) {
   const std::string trace = own_folder() + "/run.trace";
   const Finished finished = run_program(

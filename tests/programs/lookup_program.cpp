@@ -45,6 +45,11 @@ void look_for_a_driver() {
   std::printf("cuInit by default        %s\n", found_or_not(dlsym(RTLD_DEFAULT, "cuInit")));
   std::printf("error then               %s\n", dlerror() != nullptr ? "some" : "none");
   std::printf("cuMemAlloc_v2 by next    %s\n", found_or_not(dlsym(RTLD_NEXT, "cuMemAlloc_v2")));
+  void* const program = dlopen(nullptr, RTLD_NOW);
+  std::printf("cuInit in the program    %s\n", found_or_not(dlsym(program, "cuInit")));
+  std::printf("error then               %s\n", dlerror() != nullptr ? "some" : "none");
+  std::printf("NVML in the program      %s\n",
+              found_or_not(dlsym(program, "nvmlDeviceGetMemoryInfo")));
 }
 
 void look_at_errors() {

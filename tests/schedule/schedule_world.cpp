@@ -11,7 +11,7 @@ const Driver& hooked() {
         .open = [](const char* path) { return ::dlopen(path, RTLD_NOW | RTLD_GLOBAL); },
         .symbol =
             [](void* library, const char* symbol) {
-              void* door = hook::door_for_symbol(library, symbol, &::dlsym);
+              void* door = hook::door_for_symbol(library, symbol, &::dlsym).address;
               return door != nullptr ? door : ::dlsym(library, symbol);
             }};
     return MUST(load_driver(driver_path().c_str(), doors), "the simulated driver is there");
