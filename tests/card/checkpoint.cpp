@@ -75,12 +75,19 @@ TEST_F(CardCheckpoint, AKilledProcessLeavesNothing) {
 
 TEST_F(CardCheckpoint, ALockWaitsForCallsInsideTheDriver) {
   CheckpointHelper helper{environment()};
-  Member slow{environment({"VMM_SIM_DELAY=cuMemAlloc=400ms"})};
+  Member slow{environment({"VMM_SIM_DELAY=cuMemAlloc=2s"})};
   slow.tell(Order::Allocate, 2 * MiB);
-  ::usleep(100'000);
-  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, helper.lock(slow.pid(), 20));
+  CUresult answer = CUDA_SUCCESS;
+  for (int i = 0; i < 1000 && answer == CUDA_SUCCESS; ++i) {  // until it has begun the call
+    answer = helper.lock(slow.pid(), 20);
+    if (answer == CUDA_SUCCESS) {
+      EXPECT_CUDA(helper.unlock(slow.pid()));
+    }
+    ::usleep(20'000);
+  }
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, answer);
   EXPECT_EQ(helper.state(slow.pid()), CU_PROCESS_STATE_RUNNING);
-  EXPECT_CUDA(helper.lock(slow.pid(), 10'000));
+  EXPECT_CUDA(helper.lock(slow.pid(), 40'000));
   // It has answered, so the call is over.
   EXPECT_EQ(slow.link().receive<CUresult>(), CUDA_SUCCESS);
   EXPECT_CUDA(helper.unlock(slow.pid()));

@@ -125,7 +125,7 @@ class InPrometheus(WebTest):
                                             if float(one["value"][1]) >= 200 << 20]))
         empty = []
         for title, query in queries():
-            if not comes_true(lambda query=query: self.ask(query), seconds=15):
+            if not comes_true(lambda query=query: self.ask(query)):
                 empty.append((title, query))
         self.assertEqual(empty, [])
         top = json.loads(self.good("top", "--json", env=self.env))

@@ -35,7 +35,7 @@ class Readme(CliTest):
                 print(f"skipped: {command}: no {NEEDS[ending]} here")
                 continue
             finished = subprocess.run(["bash", "-c", command], cwd=here, capture_output=True,
-                                      stdin=subprocess.DEVNULL, check=False, timeout=100,
+                                      stdin=subprocess.DEVNULL, check=False, timeout=300,
                                       env=dict(os.environ, CUVMM_PYTHON=python_for_plots()))
             said = f"{command}\n{text(finished.stdout)}{text(finished.stderr)}"
             self.assertEqual(finished.returncode, 1 if comment == "fails" else 0, said)

@@ -55,7 +55,7 @@ class Surroundings(unittest.TestCase):
                        "XDG_RUNTIME_DIR": self.runtime, **variables}
         return subprocess.run([*(rights if CAN_BECOME_NOBODY else []), *words], cwd=self.work,
                               env=environment, capture_output=True, stdin=subprocess.DEVNULL,
-                              timeout=60, check=False)
+                              timeout=200, check=False)
 
     def good(self, *words, **variables):
         finished = self.run_as_nobody(self.cuvmm, *words, **variables)
@@ -106,8 +106,8 @@ class Surroundings(unittest.TestCase):
             self.assertLessEqual(len(text(finished.stderr).splitlines()), 1)
 
     def test_the_user_can_pause_a_program_of_their_own(self):
-        script = ('"$0" run --sim --control --quiet -- "$1" --memory 1 --steps 4 & '
-                  'for i in $(seq 200); do [ -n "$(ls "$XDG_RUNTIME_DIR"/cuvmm/control-* 2>/dev/null)" ] '
+        script = ('"$0" run --sim --control --quiet -- "$1" --memory 1 --steps 200 & '
+                  'for i in $(seq 1000); do [ -n "$(ls "$XDG_RUNTIME_DIR"/cuvmm/control-* 2>/dev/null)" ] '
                   '&& break; sleep 0.05; done; "$0" pause --all --json >paused; '
                   '"$0" resume --all --json >resumed; wait')
         program = os.path.join(BUILD, "bin", "take_turns")

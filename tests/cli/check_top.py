@@ -108,10 +108,10 @@ class Figures(TopTest):
             "child = os.fork(); "
             "r = child or [cuda.cuInit(0), __import__('time').sleep(60)]; print(child)"))
         self.addCleanup(os.kill, child, signal.SIGKILL)
-        deadline = time.monotonic() + 10
-        while child not in self.seen() and time.monotonic() < deadline:
+        deadline = time.monotonic() + 60
+        while (seen := self.seen()).get(child, {}).get("live_bytes") is None:  # no answer yet
+            self.assertLess(time.monotonic(), deadline)
             time.sleep(0.05)
-        seen = self.seen()
         self.assertEqual(seen[child]["live_bytes"], 0)
         self.assertEqual(seen[holder.number]["live_bytes"], 16 * MiB)
 
@@ -131,7 +131,7 @@ class WhoIsSeen(TopTest):
     def test_top_removes_the_file_of_a_killed_process(self):
         holder = self.holder([1])
         os.kill(holder.number, signal.SIGKILL)
-        holder.process.wait(timeout=20)
+        holder.process.wait(timeout=60)
         self.assertEqual(len(self.files()), 1)
         self.assertEqual(self.seen(), {})
         self.assertEqual(self.files(), [])
@@ -140,7 +140,7 @@ class WhoIsSeen(TopTest):
         for _ in range(2):
             holder = self.holder([1])
             os.kill(holder.number, signal.SIGKILL)
-            holder.process.wait(timeout=20)
+            holder.process.wait(timeout=60)
         last = self.holder([1])
         (name,) = self.files()
         self.assertIn(f"figures-{last.number}-", name)
@@ -157,7 +157,7 @@ class WhoIsSeen(TopTest):
         holder.process.stdin.write("os.execvp('sleep', ['sleep', '60'])\n")
         holder.process.stdin.flush()
         self.addCleanup(os.kill, holder.number, signal.SIGKILL)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while self.seen() and time.monotonic() < deadline:
             time.sleep(0.05)
         self.assertEqual(self.seen(), {})
@@ -174,7 +174,7 @@ class WhoIsSeen(TopTest):
             self.assertEqual(one["live_bytes"], 16 * MiB)
             self.assertIn("(silent", self.good("top", "-1", env=self.env))
         finally:
-            os.kill(holder.number, signal.SIGCONT)
+            holder.go_on()
         self.assertTrue(self.seen()[holder.number]["answers"])
 
     def test_a_program_without_driver_calls_has_no_thread_and_no_file(self):
@@ -188,7 +188,7 @@ class WhoIsSeen(TopTest):
         holder.do("import resource")
         holder.do("was = resource.getrlimit(resource.RLIMIT_NOFILE)")
         holder.do("resource.setrlimit(resource.RLIMIT_NOFILE, (0, was[1]))")
-        self.seen()
+        cuvmm("top", "--json", env=self.env)  # it may not answer now
         holder.do("resource.setrlimit(resource.RLIMIT_NOFILE, was)")
         for _ in range(20):
             if self.seen()[holder.number]["answers"]:
@@ -202,11 +202,18 @@ class WhoIsSeen(TopTest):
 
     def test_concurrent_readers_see_every_process(self):
         numbers = {self.holder([1]).number for _ in range(3)}
-        lookers = [subprocess.Popen([CUVMM, "top", "--json"], stdout=subprocess.PIPE,
-                                    env=dict(os.environ, **self.env)) for _ in range(4)]
-        for looker in lookers:
-            seen = json.loads(looker.communicate(timeout=20)[0])["processes"]
-            self.assertEqual({one["process"] for one in seen if one["answers"]}, numbers)
+        until = time.monotonic() + 60
+        while True:
+            lookers = [subprocess.Popen([CUVMM, "top", "--json"], stdout=subprocess.PIPE,
+                                        env=dict(os.environ, **self.env)) for _ in range(4)]
+            looks = [json.loads(looker.communicate(timeout=60)[0])["processes"]
+                     for looker in lookers]
+            for seen in looks:
+                self.assertEqual({one["process"] for one in seen}, numbers)
+            # On a busy machine an answer may take longer than a look.
+            if all(one["answers"] for seen in looks for one in seen):
+                break
+            self.assertLess(time.monotonic(), until)
 
 
 class WhatIsWrong(TopTest):
@@ -236,7 +243,7 @@ class WhatIsWrong(TopTest):
         finished = subprocess.run(
             ["bash", "-c", script, "bash", CUVMM, "run", "--sim", "--", sys.executable, "-c",
              HOLDER, "1"], env=dict(os.environ, **self.env, VMM_SIM_BACKING="none"), stdin=subprocess.DEVNULL,
-            capture_output=True, timeout=20, check=False)
+            capture_output=True, timeout=60, check=False)
         self.assertEqual(text(finished.stderr), "")
         self.assertEqual(finished.returncode, 0)
 
@@ -270,7 +277,7 @@ class WhatIsWrong(TopTest):
     def test_an_invalid_answer_is_not_shown(self):
         holder = self.holder([16])
         holder.stop()
-        self.addCleanup(os.kill, holder.number, signal.SIGCONT)
+        self.addCleanup(holder.go_on)
         path = os.path.join(self.folder, self.files()[0])
         with open(path, "r+b") as file:
             content = bytearray(file.read())
@@ -286,7 +293,7 @@ class WhatIsWrong(TopTest):
         self.seen()
         with open(os.path.join(self.folder, self.files()[0]), "rb") as file:
             good = file.read()
-        seed = random.randrange(1 << 32)
+        seed = int(os.environ.get("CUVMM_TEST_SEED", "1"))
         mutate = random.Random(seed)
         malformed = 60
         for number in range(1, malformed + 1):
@@ -324,7 +331,7 @@ class WhatIsWrong(TopTest):
         os.chmod(self.runtime, 0o755)
         finished = subprocess.run(
             ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", CUVMM, "top", "-1"],
-            env=dict(os.environ, **self.env), capture_output=True, timeout=20, check=False)
+            env=dict(os.environ, **self.env), capture_output=True, timeout=60, check=False)
         if b"Permission denied" in finished.stderr and b"setpriv" in finished.stderr:
             self.skipTest("the build is not to be reached by nobody")
         self.assertEqual(finished.returncode, 1)
@@ -342,7 +349,7 @@ class WhatIsWrong(TopTest):
             self.assertNotIn(b"\033", finished.stdout)
             self.seen()
         finally:
-            process.communicate(timeout=20)
+            process.communicate(timeout=60)
 
     def test_wrong_usage(self):
         for words in (("--sort", "size"), ("--interval", "0"), ("--interval", "soon"), ("more",)):
@@ -356,6 +363,7 @@ class Shown(TopTest):
 
     def test_sorts_as_requested(self):
         small, large = self.holder([2]).number, self.holder([64]).number
+        self.seen()  # from now on the figures of both are known
         def order(*words):
             lines = self.good("top", "-1", *words, env=self.env).splitlines()
             self.assertTrue(lines[0].split()[0] == "PROCESS")

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import unittest
 
 from cli_support import BUILD, CUVMM, cuvmm, main, text
@@ -97,7 +98,7 @@ class OthersProcesses(TopTest):
         other = self.nobodys_holder([1])
         self.assertIn(other.number, self.seen("--all"))
         os.kill(other.number, signal.SIGKILL)
-        other.process.wait(timeout=20)
+        other.process.wait(timeout=60)
         self.assertNotIn(other.number, self.seen("--all"))
         self.assertEqual(len(os.listdir(os.path.join(self.others, "cuvmm"))), 1)
 
@@ -121,7 +122,7 @@ class OthersProcesses(TopTest):
             self.assertEqual(impostor.stdout.readline(), "published\n")
             all_of_it = json.loads(cuvmm("top", "--all", "--json", env=self.env).stdout)
         finally:
-            impostor.communicate(timeout=20)
+            impostor.communicate(timeout=60)
         self.assertNotIn(impostor.pid, [one["process"] for one in all_of_it["processes"]])
         self.assertIn("not its user's alone", " ".join(all_of_it["problems"]))
 
@@ -129,7 +130,7 @@ class OthersProcesses(TopTest):
     def test_another_user_than_root_is_refused(self):
         finished = subprocess.run(
             ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", CUVMM, "top",
-             "--all"], env=dict(os.environ, **self.env), capture_output=True, timeout=20,
+             "--all"], env=dict(os.environ, **self.env), capture_output=True, timeout=60,
             check=False)
         if b"setpriv" in finished.stderr:
             self.skipTest("nobody cannot reach the build")
@@ -185,7 +186,7 @@ class Containers(TopTest):
         script = 'mount -t tmpfs tmpfs /dev/shm && mount -t tmpfs tmpfs /tmp && exec "$@"'
         launcher = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
                     "bash", "-c", script, "bash"]
-        probe = subprocess.run([*launcher, "true"], capture_output=True, timeout=20, check=False)
+        probe = subprocess.run([*launcher, "true"], capture_output=True, timeout=60, check=False)
         if probe.returncode != 0:
             self.skipTest(text(probe.stderr))
         if os.path.realpath(BUILD).startswith("/tmp/"):
@@ -193,9 +194,11 @@ class Containers(TopTest):
         inside = self.holder([24], launcher=launcher, XDG_RUNTIME_DIR="/tmp")
         self.assertLess(inside.number, 100)
         self.assertEqual(self.seen(), {})
-        (outside, one), = ((number, one) for number, one in self.seen("--all").items()
-                           if one["live_bytes"] == 24 * MiB)
-        self.assertTrue(one["answers"])
+        until = time.monotonic() + 60
+        while not (found := [number for number, one in self.seen("--all").items()
+                             if one["live_bytes"] == 24 * MiB and one["answers"]]):
+            self.assertLess(time.monotonic(), until)
+        (outside,) = found
         with open(f"/proc/{outside}/cmdline", "rb") as file:
             self.assertIn(b"libcuda.so.1", file.read())
 

@@ -43,7 +43,7 @@ class Terminal:
                 break
             self.output += data
 
-    def wait_for(self, pattern, seconds=10):
+    def wait_for(self, pattern, seconds=60):
         """Returns the latest complete screen that matches the pattern, once there is one."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
@@ -64,7 +64,7 @@ class Terminal:
 
     def end(self):
         """Returns the exit status. Fails if top does not exit in time."""
-        until = time.monotonic() + 10
+        until = time.monotonic() + 60
         while time.monotonic() < until:
             self.read(0.05)
             number, status = os.waitpid(self.number, os.WNOHANG)
@@ -114,6 +114,9 @@ class Live(TopTest):
             lines = terminal.wait_for("PROCESS")
             terminal.resize(columns - 2, 5)
             terminal.read(0.3)
+            until = time.monotonic() + 60
+            while len(terminal.pictures()[-1]) > 5 and time.monotonic() < until:
+                terminal.read(0.1)
             terminal.press("q")
             self.assertEqual(terminal.end(), 0)
             # The first lines are prose; the table keeps to the width.

@@ -41,7 +41,7 @@ class InABrowser(WebTest):
 
     def wait(self, expression):
         try:
-            self.browser.wait_for(lambda: self.browser.value(f"Boolean({expression})"), seconds=30)
+            self.browser.wait_for(lambda: self.browser.value(f"Boolean({expression})"), seconds=60)
         except RuntimeError as error:
             self.fail(f"{error}: {expression}\n{self.text()}\n{self.browser.complaints()}")
 
@@ -51,7 +51,7 @@ class InABrowser(WebTest):
 
     def wait_for_text(self, selector, pattern):
         try:
-            self.browser.wait_for(lambda: re.search(pattern, self.text(selector)), seconds=30)
+            self.browser.wait_for(lambda: re.search(pattern, self.text(selector)), seconds=60)
         except RuntimeError:
             self.fail(f"{pattern} is not in\n{self.text()}\n{self.browser.complaints()}")
 

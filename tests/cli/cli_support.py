@@ -18,7 +18,7 @@ def run(*words, **more):
     environment.update(more.pop("env", {}))
     for name in more.pop("without", ()):
         environment.pop(name, None)
-    return subprocess.run([str(word) for word in words], capture_output=True, timeout=60,
+    return subprocess.run([str(word) for word in words], capture_output=True, timeout=200,
                           env=environment, stdin=subprocess.DEVNULL, **more)
 
 

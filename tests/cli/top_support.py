@@ -44,6 +44,7 @@ class Holder:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True)
         assert self.process.stdout.readline() == "holds\n"
         self.number = int(self.do("print(os.getpid())"))
+        self.is_stopped = False
 
     def do(self, code):
         """Runs code in the process. Returns what it printed."""
@@ -58,6 +59,7 @@ class Holder:
 
     def stop(self):
         """Stops the process. All its threads are stopped when this returns."""
+        self.is_stopped = True
         os.kill(self.number, signal.SIGSTOP)
         tasks = f"/proc/{self.number}/task"
         def stands_still(thread):
@@ -66,10 +68,14 @@ class Holder:
         while not all(map(stands_still, os.listdir(tasks))):
             time.sleep(0.01)
 
+    def go_on(self):
+        os.kill(self.number, signal.SIGCONT)
+        self.is_stopped = False
+
     def end(self):
         if self.process.poll() is None:
             self.process.stdin.close()
-            self.process.wait(timeout=20)
+            self.process.wait(timeout=60)
         self.process.stdout.close()
         self.process.stdin.close()
 
@@ -83,6 +89,7 @@ class TopTest(CliTest):
         self.addCleanup(shutil.rmtree, self.runtime)
         self.env = {"XDG_RUNTIME_DIR": self.runtime, "VMM_PUBLISH": "on"}
         self.folder = os.path.join(self.runtime, "cuvmm")
+        self.holders = []
         others = self.seen()
         if others:  # `top` looks in /tmp too
             self.skipTest(f"programs of others run under cuvmm: {sorted(others)}")
@@ -91,15 +98,27 @@ class TopTest(CliTest):
         holder = Holder(sizes, *run_words, env=dict(self.env, **more), source=source,
                         launcher=launcher)
         self.addCleanup(holder.end)
+        self.holders.append(holder)
         return holder
 
     def seen(self, *words, status=0):
-        """Returns all listed processes, by process id."""
-        finished = cuvmm("top", "--json", *words, env=self.env)
-        self.assertEqual(finished.returncode, status, text(finished.stdout + finished.stderr))
-        all_of_it = json.loads(finished.stdout)
-        self.assertEqual(all_of_it["schema"], 1)
-        return {one["process"]: one for one in all_of_it["processes"]}
+        """Returns all listed processes, by process id.
+
+        `top` waits only for a moment for their answers, which may be too short on a busy machine.
+        Therefore it is asked again until all answer that are not stopped.
+        """
+        until = time.monotonic() + 60
+        while True:
+            finished = cuvmm("top", "--json", *words, env=self.env)
+            self.assertEqual(finished.returncode, status, text(finished.stdout + finished.stderr))
+            all_of_it = json.loads(finished.stdout)
+            self.assertEqual(all_of_it["schema"], 1)
+            listed = {one["process"]: one for one in all_of_it["processes"]}
+            running = {holder.number for holder in self.holders if not holder.is_stopped}
+            if all(listed[one]["answers"] for one in running & set(listed)):
+                return listed
+            if time.monotonic() > until:
+                return listed
 
     def files(self):
         return sorted(os.listdir(self.folder)) if os.path.isdir(self.folder) else []

@@ -21,7 +21,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path += glob.glob(os.path.join(ROOT, ".venv", "lib", "python3*", "site-packages"))
 
 
-def comes_true(condition, seconds=30):
+def comes_true(condition, seconds=60):
     until = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > until:
@@ -53,7 +53,7 @@ class Server:
     def end(self):
         self.process.terminate()
         try:
-            self.process.wait(timeout=20)
+            self.process.wait(timeout=60)
         finally:
             self.process.kill()
             self.log.close()
@@ -104,14 +104,15 @@ class WebTest(CliTest):
         return holder
 
     def has_lease(self, holder):
+        """Whether the service has granted it memory, and has seen its figures."""
         clients = json.loads(self.get(self.service, "/state")[1])["clients"]
-        return any(client["process"] == holder.number and
+        return any(client["process"] == holder.number and client["answers"] and
                    any(held.get("leased_bytes") for held in client["holdings"])
                    for client in clients)
 
     def get(self, server, path, **headers):
         """Returns status and body. In names of headers, _ stands for -."""
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
         try:
             connection.request("GET", path, headers={name.replace("_", "-"): value
                                                      for name, value in headers.items()})
@@ -128,7 +129,7 @@ class WebTest(CliTest):
 
 def ask_raw(port, request):
     """Returns the answer to these bytes, read until the other side closes."""
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(request)
         answer = b""
         while True:

@@ -13,7 +13,7 @@ if [[ ${2:-} != inside ]]; then
   [[ $(id -u) == 0 ]] || skip "it needs root for namespaces"
   spaces=(--mount --pid --fork --kill-child --mount-proc --propagation private)
   unshare "${spaces[@]}" true 2>/dev/null || skip "this machine allows no namespaces"
-  exec timeout 150 unshare "${spaces[@]}" "$0" "$build" inside
+  exec timeout 400 unshare "${spaces[@]}" "$0" "$build" inside
 fi
 
 trial=$(mktemp -d)
@@ -27,8 +27,8 @@ clean() {
 trap clean EXIT
 fail() { echo "podman: $*" >&2; sed 's/^/  /' "$trial"/log/* >&2; exit 1; }
 eventually() {  # WHAT COMMAND…
-  for _ in {1..400}; do "${@:2}" >/dev/null 2>&1 && return; sleep 0.05; done
-  fail "not in 20 s: $1"
+  for _ in {1..1200}; do "${@:2}" >/dev/null 2>&1 && return; sleep 0.05; done
+  fail "not in 60 s: $1"
 }
 mount -t tmpfs none /run
 mount -t tmpfs none /dev/shm
@@ -107,8 +107,8 @@ assert leased >= int(sys.argv[3]) << 20, clients
 PYTHON
 seen() { python3 "$trial/client.py" "$cuvmm" "$@"; }
 "$cuvmm" top -1 --json >"$trial/log/top" 2>&1 || true
-seen first 3000 || fail "the first is not in cuvmm top"
-seen second 4000 || fail "the second is not in cuvmm top"
+eventually "the first is in cuvmm top" seen first 3000
+eventually "the second is in cuvmm top" seen second 4000
 
 cat >"$trial/containers.py" <<'PYTHON'
 """containers.py CUVMM: `top --all` lists both programs by the service's numbers, each with its container."""
@@ -124,7 +124,8 @@ assert all(one["answers"] and one["live_bytes"] >= 3000 << 20 for one in holders
 for process, container in zip(holders, containers):
     assert [one["process"] for one in top("--container", container[:12])["processes"]] == [process], container
 PYTHON
-python3 "$trial/containers.py" "$cuvmm" 2>"$trial/log/containers" || fail "top --all does not show the containers"
+shown() { python3 "$trial/containers.py" "$cuvmm" 2>"$trial/log/containers"; }
+eventually "top --all shows the containers" shown
 
 echo "== the service starts anew"
 kill -9 "$service"

@@ -38,8 +38,8 @@ clean() {
 trap clean EXIT
 fail() { echo "socket: $*" >&2; sed 's/^/  /' "$trial"/log/* >&2; exit 1; }
 eventually() {  # WHAT COMMAND…
-  for _ in {1..400}; do "${@:2}" >/dev/null 2>&1 && return; sleep 0.05; done
-  fail "not in 20 s: $1"
+  for _ in {1..1200}; do "${@:2}" >/dev/null 2>&1 && return; sleep 0.05; done
+  fail "not in 60 s: $1"
 }
 mkdir -p "$trial"/{service,log}
 mkdir -m 700 "$trial/runtime"

@@ -184,7 +184,7 @@ TEST_F(GraphVersions, AUserObjectDiesWithTheGraphThatHoldsIt) {
   }
 
   // The destructor may run later, on another thread.
-  for (int i = 0; i < 2000 && destroyed == 0; ++i) {
+  for (int i = 0; i < 20'000 && destroyed == 0; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds{1});
   }
   EXPECT_EQ(destroyed, 1);

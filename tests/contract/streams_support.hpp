@@ -56,6 +56,7 @@ class CallElsewhere {
     GIVEN(driver().cuCtxGetCurrent(&context));
     thread_ = std::thread([this, context, call = std::move(call)] {
       CUresult answer = driver().cuCtxSetCurrent(context);
+      begun();
       if (answer == CUDA_SUCCESS) answer = call();
       const std::lock_guard lock{mutex_};
       answer_ = answer;
@@ -74,7 +75,13 @@ class CallElsewhere {
   CallElsewhere& operator=(const CallElsewhere&) = delete;
 
   // The call has not returned, although it had time to.
-  bool waits() { return !returned_within(a_moment); }
+  bool waits() {
+    {
+      std::unique_lock lock{mutex_};  // the thread may have to wait for a core
+      changed_.wait_for(lock, patience, [this] { return begun_; });
+    }
+    return !returned_within(a_moment);
+  }
   bool returns() { return returned_within(patience); }
 
   CUresult answer() {
@@ -87,6 +94,11 @@ class CallElsewhere {
   // Longer than wait_for_flag waits, so that a kernel waited for by mistake ends by itself.
   static constexpr std::chrono::seconds patience{30};
 
+  void begun() {
+    const std::lock_guard lock{mutex_};
+    begun_ = true;
+    changed_.notify_all();
+  }
   bool returned_within(std::chrono::milliseconds time) {
     std::unique_lock lock{mutex_};
     return changed_.wait_for(lock, time, [this] { return returned_; });
@@ -94,6 +106,7 @@ class CallElsewhere {
 
   std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
+  bool begun_ = false;
   bool returned_ = false;
   CUresult answer_ = CUDA_ERROR_UNKNOWN;
 

@@ -103,7 +103,7 @@ class HelpersThatAreKilled : public DeepPausesOfANode,
                              public ::testing::WithParamInterface<const char*> {
  public:
   // Long enough for a kill on a busy machine, and short enough for the next helper.
-  static std::string slow(const std::string& call) { return "VMM_SIM_DELAY=" + call + "=800ms"; }
+  static std::string slow(const std::string& call) { return "VMM_SIM_DELAY=" + call + "=2s"; }
   void kill_helper() {
     const pid_t process = helper();
     ASSERT_GT(process, 0);
@@ -216,7 +216,7 @@ INSTANTIATE_TEST_SUITE_P(Programs, ServicesKilledDuringAReturn,
 
 // The books are right, and the service goes on for others.
 TEST_F(ProgramsThatFail, AProgramThatIsKilledOnTheWayOutLeavesNothing) {
-  start_with({"VMM_SIM_DELAY=cuCheckpointProcessCheckpoint=800ms"});
+  start_with({"VMM_SIM_DELAY=cuCheckpointProcessCheckpoint=2s"});
   pause_a_program();
   helper();
   ::usleep(300'000);

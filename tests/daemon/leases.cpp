@@ -150,8 +150,8 @@ TEST(LeasedBudgets, WaitOnlyOnceForAServiceThatDoesNotAcceptThem) {
   world.service.hear<node::HeldAlready>();
   begins.join();
   const std::uint64_t began = now_us();
-  for (int i = 0; i < 4; ++i) EXPECT_TRUE(world.commit(2 * MiB)) << "the driver decides";
-  EXPECT_LT(now_us() - began, 600'000u) << "a quarter of a second each would be one second";
+  for (int i = 0; i < 40; ++i) EXPECT_TRUE(world.commit(2 * MiB)) << "the driver decides";
+  EXPECT_LT(now_us() - began, 5'000'000u) << "a quarter of a second each would be ten seconds";
 }
 
 TEST(LeasedBudgets, WaitForAServiceThatRestartsAndAskItAgain) {
@@ -243,13 +243,17 @@ TEST(LeasedBudgets, ReturnWhatTheyHaveToSpare) {
 }
 
 TEST(LeasedBudgets, ReturnAtOnceWhatTheyMayNotKeepAsACache) {
-  LeasedWorld world{false, SizeLimit::of_bytes(0)};
-  world.begin();
-  ASSERT_TRUE(world.commit(64 * MiB, [&] { world.service.grant_next(); }));
-  const std::uint64_t began = now_us();
-  world.give_back(64 * MiB);
-  EXPECT_EQ(world.service.hear<node::LeaseReturn>().bytes, 64 * MiB - batch);
-  EXPECT_LT(now_us() - began, 900'000u) << "others return it after a second";
+  std::uint64_t took = an_hour.count();
+  for (int i = 0; i < 5 && took >= 900'000; ++i) {  // a busy machine may be late once
+    LeasedWorld world{false, SizeLimit::of_bytes(0)};
+    world.begin();
+    ASSERT_TRUE(world.commit(64 * MiB, [&] { world.service.grant_next(); }));
+    const std::uint64_t began = now_us();
+    world.give_back(64 * MiB);
+    EXPECT_EQ(world.service.hear<node::LeaseReturn>().bytes, 64 * MiB - batch);
+    took = now_us() - began;
+  }
+  EXPECT_LT(took, 900'000u) << "others return it after a second";
 }
 
 TEST(LeasedBudgets, ReleaseTheirCacheWhenAsked) {
@@ -257,13 +261,14 @@ TEST(LeasedBudgets, ReleaseTheirCacheWhenAsked) {
   world.begin();
   ASSERT_TRUE(world.commit(64 * MiB, [&] { world.service.grant_next(); }));
   world.tenant.cache = 32 * MiB;
-  world.service.say(node::ReclaimDemand{9, a_device, node::ReclaimStep::Cache, 16 * MiB, 200'000});
+  world.service.say(
+      node::ReclaimDemand{9, a_device, node::ReclaimStep::Cache, 16 * MiB, 20'000'000});
   const auto answer = world.service.hear<node::ReclaimAnswer>();
   EXPECT_EQ(answer.revision, 9u);
   EXPECT_EQ(answer.outcome, node::ReclaimOutcome::Applied);
   EXPECT_EQ(answer.returned, 16 * MiB);
   EXPECT_EQ(world.tenant.frees, 1);
-  world.service.say(node::ReclaimDemand{10, a_device, node::ReclaimStep::Cache, GiB, 200'000});
+  world.service.say(node::ReclaimDemand{10, a_device, node::ReclaimStep::Cache, GiB, 20'000'000});
   EXPECT_EQ(world.service.hear<node::ReclaimAnswer>().returned, 16 * MiB) << "all it had";
 }
 
@@ -277,13 +282,15 @@ TEST(LeasedBudgets, MoveColdMemoryOnlyBeyondTheirCacheAndWhenAskedForIt) {
   while (use.cold == 0) use = world.service.hear<node::UseReport>();
   EXPECT_EQ(use.cold, 40 * MiB);
   EXPECT_EQ(use.cache, 8 * MiB);
-  world.service.say(node::ReclaimDemand{1, a_device, node::ReclaimStep::Cold, 8 * MiB, 200'000});
+  world.service.say(node::ReclaimDemand{1, a_device, node::ReclaimStep::Cold, 8 * MiB, 20'000'000});
   EXPECT_EQ(world.service.hear<node::ReclaimAnswer>().returned, 8 * MiB);
   EXPECT_EQ(world.tenant.moves, 0) << "the cache is enough";
-  world.service.say(node::ReclaimDemand{2, a_device, node::ReclaimStep::Cache, 8 * MiB, 200'000});
+  world.service.say(
+      node::ReclaimDemand{2, a_device, node::ReclaimStep::Cache, 8 * MiB, 20'000'000});
   EXPECT_EQ(world.service.hear<node::ReclaimAnswer>().returned, 0u);
   EXPECT_EQ(world.tenant.moves, 0);
-  world.service.say(node::ReclaimDemand{3, a_device, node::ReclaimStep::Cold, 30 * MiB, 200'000});
+  world.service.say(
+      node::ReclaimDemand{3, a_device, node::ReclaimStep::Cold, 30 * MiB, 20'000'000});
   EXPECT_EQ(world.service.hear<node::ReclaimAnswer>().returned, 30 * MiB);
   EXPECT_EQ(world.tenant.moves, 1);
 }
@@ -313,7 +320,8 @@ TEST(LeasedBudgets, AreEmptyInAPauseAndComeBackForAHeldCall) {
   world.begin();
   ASSERT_TRUE(world.commit(64 * MiB, [&] { world.service.grant_next(); }));
   world.tenant.held = world.tenant.comes_back = 64 * MiB;
-  world.service.say(node::ReclaimDemand{3, a_device, node::ReclaimStep::Pause, 64 * MiB, 200'000});
+  world.service.say(
+      node::ReclaimDemand{3, a_device, node::ReclaimStep::Pause, 64 * MiB, 20'000'000});
   EXPECT_EQ(world.service.hear<node::ReclaimAnswer>().returned, 64 * MiB);
   EXPECT_EQ(world.budget.committed_bytes(), 0u);
   world.tenant.held_calls = true;
@@ -330,7 +338,7 @@ TEST(LeasedBudgets, AProgramThatHasShutDownItsDriverIsNotResumedAgain) {
   LeasedWorld world;
   world.begin();
   world.tenant.has_shut_down = true;
-  world.service.say(node::ReclaimDemand{3, a_device, node::ReclaimStep::Pause, MiB, 200'000});
+  world.service.say(node::ReclaimDemand{3, a_device, node::ReclaimStep::Pause, MiB, 20'000'000});
   world.service.hear<node::ReclaimAnswer>();
   world.tenant.held_calls = true;
   EXPECT_TRUE(comes_true([&] { return world.tenant.resumes == 1; }));
@@ -359,10 +367,10 @@ std::vector<node::ReclaimOutcome> answers_of_a_busy_client(std::uint64_t work_wi
 
 TEST(LeasedBudgets, WaitForTheirWorkAsLongAsTheServiceSays) {
   std::uint64_t took = 0;
-  EXPECT_EQ(answers_of_a_busy_client(150'000, 20'000'000, took),
+  EXPECT_EQ(answers_of_a_busy_client(150'000, 60'000'000, took),
             std::vector{node::ReclaimOutcome::Refused});
   EXPECT_GE(took, 150'000u);
-  EXPECT_LT(took, 5'000'000u) << "half of the time for the whole pause is 10 s";
+  EXPECT_LT(took, 20'000'000u) << "half of the time for the whole pause is 30 s";
   const std::vector twice{node::ReclaimOutcome::Deferred, node::ReclaimOutcome::Refused};
   EXPECT_EQ(answers_of_a_busy_client(500'000, 200'000, took), twice);
   EXPECT_GE(took, 500'000u) << "the time for the whole pause, which it asks to extend, is 200 ms";

@@ -19,7 +19,7 @@ class LeasesInParts : public ::testing::Test {
   }
 
   void demand_pause() {
-    world.service.say(node::ReclaimDemand{3, a_device, node::ReclaimStep::Pause, all, 200'000});
+    world.service.say(node::ReclaimDemand{3, a_device, node::ReclaimStep::Pause, all, 20'000'000});
   }
   void pause() {
     demand_pause();

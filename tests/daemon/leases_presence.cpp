@@ -20,7 +20,7 @@ class PausedClients : public ::testing::Test {
     world.tenant.held = 64 * MiB;
     world.tenant.comes_back = 64 * MiB;
     world.service.say(
-        node::ReclaimDemand{3, a_device, node::ReclaimStep::Pause, 64 * MiB, 200'000});
+        node::ReclaimDemand{3, a_device, node::ReclaimStep::Pause, 64 * MiB, 20'000'000});
     EXPECT_EQ(world.service.hear<node::ReclaimAnswer>().outcome, node::ReclaimOutcome::Applied);
     const auto report = world.service.hear<node::PresenceReport>();
     EXPECT_TRUE(report.is_paused);

@@ -60,7 +60,7 @@ void RunningProgram::signal(int number) const {
 
 int RunningProgram::wait() {
   int status = 0;
-  for (int i = 0; i < 90 * 50; ++i) {
+  for (int i = 0; i < 180 * 50; ++i) {
     if (::waitpid(pid_, &status, WNOHANG) == pid_) {
       pid_ = -1;
       return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
@@ -75,7 +75,9 @@ NodeService::NodeService() {
   const std::string own = std::to_string(::getpid()) + "-" + std::to_string(++count);
   card_ = "node-" + own;
   folder_ = (std::filesystem::temp_directory_path() / ("cuvmm-node-" + own)).string();
+  std::filesystem::remove_all(folder_);  // of a process that had this number and was killed
   std::filesystem::create_directories(folder_);
+  ::unlink(card_file().c_str());
 }
 
 NodeService::~NodeService() {
@@ -219,7 +221,7 @@ bool RawClient::is_ended(int milliseconds) {
 bool RawClient::lease(Size bytes, bool at_once) {
   const node::RequestId request = ++last_request_;
   say(node::LeaseAsk{request, device_, bytes, at_once});
-  while (const auto packet = next_packet(10'000)) {
+  while (const auto packet = next_packet(30'000)) {
     const auto said = node::decode(*packet);
     if (!said.ok()) continue;
     if (const auto* grant = std::get_if<node::LeaseGrant>(&*said)) {

@@ -28,7 +28,7 @@ class Recipes(unittest.TestCase):
             environment = dict(os.environ, XDG_RUNTIME_DIR=folder,
                                PATH=os.path.join(BUILD, "bin") + os.pathsep + os.environ["PATH"])
             finished = subprocess.run(["bash", "-euc", recipes()[title]], cwd=folder, check=False,
-                                      env=environment, capture_output=True, text=True, timeout=100,
+                                      env=environment, capture_output=True, text=True, timeout=300,
                                       stdin=subprocess.DEVNULL)
         self.assertEqual(finished.returncode, 0, finished.stdout + finished.stderr)
         return finished.stdout, finished.stderr

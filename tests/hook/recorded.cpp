@@ -30,7 +30,7 @@ std::vector<TraceRecord> records_of(Work&& work) {
   auto writer = TraceWriter::start({.file = path});
   EXPECT_TRUE(writer.ok());
   work();
-  EXPECT_TRUE((*writer)->finish(std::chrono::seconds{10}));
+  EXPECT_TRUE((*writer)->finish(std::chrono::seconds{60}));
   std::vector<TraceRecord> records;
   auto trace = TraceReader::open(path);
   EXPECT_TRUE(trace.ok());

@@ -19,7 +19,7 @@ class ExportedLater : public OnPrimaryContext {
   using Handle = CUmemGenericAllocationHandle;
   static constexpr std::size_t chunk_size = 2 * MiB;
   static constexpr std::size_t chunks = 3;
-  static constexpr Duration patience{5'000'000};
+  static constexpr Duration patience{60'000'000};
 
   void SetUp() override {
     ASSERT_NO_FATAL_FAILURE(OnPrimaryContext::SetUp());

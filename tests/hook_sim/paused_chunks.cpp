@@ -18,7 +18,7 @@ namespace {
 using Handle = CUmemGenericAllocationHandle;
 
 constexpr std::size_t chunk_size = 2 * MiB;
-constexpr Duration patience{5'000'000};
+constexpr Duration patience{60'000'000};
 
 class PausedChunks : public OnPrimaryContext {
  protected:

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "alloc/last_uses.hpp"
 #include "hook_sim/doors.hpp"
 #include "hook_sim/told.hpp"
 #include "support/kernels.hpp"
@@ -71,7 +72,7 @@ class PlacedByUse : public ::testing::Test {
     const CUdeviceptr cold = first_is_far ? second : first;
     const Size before = bytes_near(hot);
     ASSERT_LT(before, block / 2);
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds{60};
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds{240};
     while (bytes_near(hot) <= before && std::chrono::steady_clock::now() < until) {
       for (int times = 0; times < 16; ++times) use(hot);  // each use names only its first address
       std::this_thread::sleep_for(std::chrono::milliseconds{20});
@@ -197,8 +198,21 @@ class GraphsPlacedByUse : public PlacedByUse {
   void use(CUdeviceptr block) const {
     through_door<Call::cuMemsetD32_v2>(block, word_of(block), std::size_t{1});
   }
-  // Until later uses count as later.
-  static void rest() { std::this_thread::sleep_for(std::chrono::milliseconds{300}); }
+  // Until later uses count as later. The engine's thread counts the moments, which takes it long on
+  // a busy machine.
+  static void rest() {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds{60};
+    const auto wait_until = [until](const auto& condition) {
+      while (!condition() && std::chrono::steady_clock::now() < until) {
+        std::this_thread::sleep_for(std::chrono::milliseconds{10});
+      }
+    };
+    wait_until([] { return LastUses::watched() != nullptr; });
+    const LastUses* const uses = LastUses::watched();
+    ASSERT_NE(uses, nullptr) << "nobody notes uses";
+    const LastUses::Moment began = uses->now();
+    wait_until([uses, began] { return uses->now() >= began + 3; });
+  }
   // Updates the instance to copies from another block.
   void expect_takes_device_memory(CUdeviceptr to, std::initializer_list<CUdeviceptr> but) {
     const CUdeviceptr from = block_that_is(true, but);

@@ -101,7 +101,7 @@ TEST_F(PlacedByUseOfChunks, HotOnesComeInBesideOthersThatComeAndGo) {
       unsteady.map();
     }
   }};
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds{60};
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds{240};
   const auto are_any_far = [&] { return hot[0]->is_far() || hot[1]->is_far(); };
   while (are_any_far() && std::chrono::steady_clock::now() < until) {
     for (const auto& one : hot) {

@@ -229,7 +229,7 @@ TEST_F(SpilledExportableChunks, AreBroughtInForAnIpcHandle) {
 }
 
 TEST_F(SpilledProgramChunks, SurviveAPause) {
-  ASSERT_TRUE(Engine::get()->control()->pause(Duration{5'000'000}, Strict::No).ok());
+  ASSERT_TRUE(Engine::get()->control()->pause(Duration{60'000'000}, Strict::No).ok());
   ASSERT_TRUE(Engine::get()->control()->resume(Partly::No).ok());
   EXPECT_EQ(word(0), 41U);
   EXPECT_EQ(word(chunk_size - 4), 41U);

@@ -66,7 +66,7 @@ class SyncMemops : public OnPrimaryContext {
   // Makes the call on another thread and expects it to return while the stream is held.
   void expect_returns(const std::function<CUresult()>& call) {
     auto answer = elsewhere(call);
-    EXPECT_EQ(answer.wait_for(std::chrono::seconds{5}), std::future_status::ready);
+    EXPECT_EQ(answer.wait_for(std::chrono::seconds{60}), std::future_status::ready);
     release();
     EXPECT_DONE(answer.get());
   }

@@ -26,12 +26,14 @@ TEST(EndingContexts, ANewContextWaitsOnlyForTheEndOfItsOwnHandle) {
   {
     const EndingContexts::Ending ending{contexts, some_context(1)};
     contexts.wait_until_ended(some_context(2));
+    const std::uint64_t began = now_ns();
     beginning = std::thread([&] {
       contexts.wait_until_ended(some_context(1));
       has_begun = true;
     });
     std::this_thread::sleep_for(std::chrono::milliseconds{20});
-    EXPECT_FALSE(has_begun);
+    // It waits no longer than a second, which may have passed on a busy machine.
+    EXPECT_TRUE(!has_begun || now_ns() - began >= 1'000'000'000U);
   }
   beginning.join();
   EXPECT_TRUE(has_begun);
@@ -88,8 +90,8 @@ TEST(Contexts, RefusedDestroyKeepsContext) {
   if (serving == nullptr) GTEST_SKIP() << "nothing is served";
   const auto is_found_done = [&] {
     const FreeTicket freed = serving->clock.ticket_of_all(context);
-    constexpr std::uint64_t ten_seconds = 10'000'000'000;
-    return serving->clock.wait(freed, now_ns() + ten_seconds);
+    constexpr std::uint64_t a_minute = 60'000'000'000;
+    return serving->clock.wait(freed, now_ns() + a_minute);
   };
   EXPECT_TRUE(is_found_done());
   EXPECT_EQ(through_door<Call::cuDevicePrimaryCtxRelease_v2>(0), CUDA_SUCCESS) << "not the last";

@@ -14,7 +14,7 @@
 namespace cuvmm::test {
 namespace {
 
-constexpr std::chrono::microseconds timeout{5'000'000};
+constexpr std::chrono::microseconds timeout{60'000'000};
 
 bool is_served() {
   const char* const mode = std::getenv("VMM_MODE");

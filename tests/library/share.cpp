@@ -17,7 +17,7 @@ namespace cuvmm::test {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr auto in_time = 20s;
+constexpr auto in_time = 60s;
 constexpr std::uint64_t two_mib = std::uint64_t{2} << 20;
 
 class LibraryShare : public ::testing::Test {
@@ -239,11 +239,13 @@ TEST_F(LibraryShare, AWaitEndsWithItsObject) {
   cuvmm_share_host* host = nullptr;
   ASSERT_EQ(cuvmm_share_listen(path().c_str(), &host, &error), CUVMM_OK) << error.message;
   constexpr std::uint64_t an_hour = 3'600'000'000;
-  std::thread serves{[host] {
+  std::atomic<bool> has_left{false};
+  std::thread serves{[&has_left, host] {
     cuvmm_error why{};
     for (;;) {
       cuvmm_share_event event{};
       const cuvmm_status status = cuvmm_share_wait(host, an_hour, &event, &why);
+      has_left = has_left || event.kind == CUVMM_SHARE_LEFT;
       if (status == CUVMM_OK) continue;
       EXPECT_EQ(status, CUVMM_ERROR_TIMED_OUT) << why.message;
       return;
@@ -251,14 +253,19 @@ TEST_F(LibraryShare, AWaitEndsWithItsObject) {
   }};
   cuvmm_share_session* session = nullptr;
   ASSERT_EQ(cuvmm_share_connect(path().c_str(), an_hour, &session, &error), CUVMM_OK);
-  std::thread receives{[session] {
+  std::atomic<bool> is_receiving{false};
+  std::thread receives{[&is_receiving, session] {
     cuvmm_error why{};
     cuvmm_shared_import* import = nullptr;
+    is_receiving = true;
     EXPECT_NE(cuvmm_share_receive(session, an_hour, &import, &why), CUVMM_OK);
   }};
+  // No call may begin with an object that has ended.
+  while (!is_receiving) std::this_thread::yield();
   std::this_thread::sleep_for(50ms);
   EXPECT_EQ(cuvmm_share_disconnect(session, &error), CUVMM_OK);
   receives.join();
+  while (!has_left) std::this_thread::yield();
   std::this_thread::sleep_for(50ms);
   EXPECT_EQ(cuvmm_share_stop(host, &error), CUVMM_OK);
   serves.join();

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gates, events, queries and waits.
+#include <pthread.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <ctime>
+#include <fstream>
+#include <string>
 #include <thread>
 
 #include "order/program.hpp"
@@ -15,6 +21,35 @@ void open_word(std::uint32_t* word) {
   std::atomic_ref<std::uint32_t>{*word}.store(1);
 }
 void do_nothing(void*) {}
+
+// A thread that is about to wait in the driver.
+struct Waiter {
+  std::atomic<pid_t> number{0};
+  clockid_t clock{};
+  std::int64_t run_ns_before = 0;
+
+  void begins() {
+    ::pthread_getcpuclockid(::pthread_self(), &clock);
+    run_ns_before = run_ns();
+    number.store(::gettid());
+    number.notify_all();
+  }
+  std::int64_t run_ns() const {
+    timespec run{};
+    ::clock_gettime(clock, &run);
+    return run.tv_sec * std::int64_t{1'000'000'000} + run.tv_nsec;
+  }
+  // It sleeps, or has run for longer than it takes to enter the driver. On a busy machine it may
+  // still wait for a core.
+  bool has_entered() const {
+    std::ifstream file{"/proc/self/task/" + std::to_string(number.load()) + "/stat"};
+    std::string state;
+    std::getline(file, state);
+    const auto name_ends = state.rfind(") ");
+    const bool sleeps = name_ends != std::string::npos && state[name_ends + 2] == 'S';
+    return sleeps || run_ns() - run_ns_before >= 1'000'000;
+  }
+};
 
 }  // namespace
 
@@ -210,19 +245,19 @@ void Program::begin_wait(const char* what, std::function<Past()> covered,
   auto& threads = world_.waiters();
   const auto thread = std::find_if(threads.begin(), threads.end(), is_free);
   auto answer = std::make_shared<CUresult>(CUDA_SUCCESS);
-  auto has_begun = std::make_shared<std::atomic<bool>>(false);
+  auto waiter = std::make_shared<Waiter>();
   waits_.push_back(
       {what, thread->get(), covered(), covered, std::move(afterwards), answer, {}, {}});
   ++counts_.waits;
-  (*thread)->begin([answer, has_begun, call = std::move(call)] {
-    has_begun->store(true);
-    has_begun->notify_all();
+  (*thread)->begin([answer, waiter, call = std::move(call)] {
+    waiter->begins();
     *answer = call();
   });
-  has_begun->wait(false);
+  waiter->number.wait(0);
   // Usually it is open whether the call covers work submitted from now on.
   if (!chance_.percent(2)) return;
   std::this_thread::sleep_for(std::chrono::milliseconds{50});
+  if (!waiter->has_entered()) return;
   waits_.back().covered = [past = waits_.back().began_with] { return past; };
 }
 

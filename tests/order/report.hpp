@@ -33,6 +33,6 @@ class MustReturn {
   MustReturn(const MustReturn&) = delete;
   MustReturn& operator=(const MustReturn&) = delete;
 };
-inline constexpr int patience_seconds = 10;
+inline constexpr int patience_seconds = 60;
 
 }  // namespace cuvmm::order

@@ -282,7 +282,7 @@ TEST_F(PoolCompactionTest, WaitsForFences) {
     SlowWork running{kernels(), stream};
     GIVEN(driver().cuMemsetD8Async(pool->base_address() + 2 * granule, 7, 4096, stream));
     ASSERT_OK(pool->fence(stream));
-    std::thread other{[&] {
+    std::jthread other{[&] {
       std::this_thread::sleep_for(std::chrono::milliseconds{30});
       running.end();
     }};

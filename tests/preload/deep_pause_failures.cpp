@@ -158,10 +158,9 @@ INSTANTIATE_TEST_SUITE_P(After, DeepResumeKilled,
 
 // What it needs on the card is known, though the command that took it off died first.
 TEST_F(DeepPause, WithoutRoomAfterAKillTheDriverIsNotAskedToRestore) {
-  const Finished finished = run_beside(
-      killed_after("cuCheckpointProcessCheckpoint:1", "pause --deep") + on_card() + "-- " +
-      example("take_turns") + " --mib 128 --steps 60 --rest 50 & other=$!; sleep 1\n" + resume() +
-      "wait $other\n" + resume());
+  const Finished finished =
+      run_beside(killed_after("cuCheckpointProcessCheckpoint:1", "pause --deep") + take_the_card() +
+                 resume() + "wait $other\n" + resume());
   EXPECT_TRUE(says(finished, "resume 1"));
   EXPECT_NE(finished.err.find("has no room"), std::string::npos) << finished.err;
   EXPECT_TRUE(says(finished, "resume 0"));
@@ -170,8 +169,9 @@ TEST_F(DeepPause, WithoutRoomAfterAKillTheDriverIsNotAskedToRestore) {
 
 TEST_F(DeepPause, AResumeWaitsForADeepPauseUnderWay) {
   const Finished finished =
-      run_beside("{ VMM_SIM_DELAY=cuCheckpointProcessCheckpoint=800ms " + pause() +
-                 "} & helper=$!; sleep 0.4\n" + resume() + "wait $helper\n");
+      run_beside("{ VMM_SIM_DELAY=cuCheckpointProcessCheckpoint=3s " + pause() + "} & helper=$!\n" +
+                 until("[ -e $XDG_RUNTIME_DIR/cuvmm/checkpoints.lock ]") + "sleep 1\n" + resume() +
+                 "wait $helper\n");
   EXPECT_TRUE(says(finished, "pause 0"));
   EXPECT_TRUE(says(finished, "back on the device"));
   EXPECT_TRUE(says(finished, "resume 0"));
@@ -230,16 +230,14 @@ TEST_F(DeepPause, AProcessThatTheDriverLostIsSaidToBeLost) {
 
 // A driver that lacks room during a restore may never restore the process.
 TEST_F(DeepPause, WithoutRoomTheDriverIsNotAskedToRestore) {
-  const Finished finished =
-      run_beside(pause() + on_card() + "-- " + example("take_turns") +
-                 " --mib 128 --steps 60 --rest 50 & other=$!; sleep 1\n"
-                 "VMM_SIM_FAULT=cuCheckpointProcessRestore:1=CUDA_ERROR_UNKNOWN " +
-                 resume() + "wait $other\n" + resume());
+  const Finished finished = run_beside(
+      pause() + take_the_card() + "VMM_SIM_FAULT=cuCheckpointProcessRestore:1=CUDA_ERROR_UNKNOWN " +
+      resume() + "wait $other; cat $XDG_RUNTIME_DIR/other\n" + resume());
   EXPECT_TRUE(says(finished, "pause 0"));
   EXPECT_TRUE(says(finished, "resume 1"));
   EXPECT_NE(finished.err.find("has no room"), std::string::npos) << finished.err;
   EXPECT_TRUE(says(finished, "resume 0"));
-  EXPECT_TRUE(says(finished, "all of 60 steps"));
+  EXPECT_TRUE(says(finished, "all of 100 steps"));
   expect_all_right(finished);
 }
 

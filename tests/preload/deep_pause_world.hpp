@@ -15,7 +15,7 @@ inline constexpr int paused_on_devices = 3;
 
 // A program on a card that it shares, under cuvmm in the background, as $program, and the commands
 // that a script then runs beside it. The card has 128 MiB: the program has 32 MiB that cuvmm
-// serves, and an array of 16 MiB that it does not.
+// serves, and an array of 16 MiB that it does not. It runs until the script is over.
 class DeepPause : public ::testing::Test {
  protected:
   void TearDown() override { ::unlink(file().c_str()); }
@@ -25,16 +25,17 @@ class DeepPause : public ::testing::Test {
 
   Finished run_beside(const std::string& script, const std::string& steps = "40 10",
                       const std::string& more = "") {
-    const std::string start =
-        on_card() + "--control -- " + program("array") + " " + steps + " & runner=$!\n" +
-        "for i in $(seq 200); do\n"
-        "  program=$(ls " +
-        own_folder() +
-        "/cuvmm 2>/dev/null | sed -n 's/^control-\\([0-9]*\\)-[0-9]*$/\\1/p')\n"
-        "  [ -n \"$program\" ] && break; sleep 0.05\n"
-        "done\nsleep 0.2\n";
-    return run_program({"sh", "-c", more + start + script + "\nwait $runner && echo ended well"},
-                       {{"XDG_RUNTIME_DIR", own_folder()}});
+    const std::string place = own_folder();
+    const std::string start = on_card() + "--control -- " + program("array") + " " + steps + " " +
+                              place + " & runner=$!\n" + until("[ -e " + place + "/holds ]") +
+                              "program=$(ls " + place +
+                              "/cuvmm | sed -n 's/^control-\\([0-9]*\\)-[0-9]*$/\\1/p')\n";
+    const std::string end = "\ntouch " + place + "/ends; wait $runner && echo ended well";
+    return run_program({"sh", "-c", more + start + script + end}, {{"XDG_RUNTIME_DIR", place}});
+  }
+  // Waits for a condition of the shell's.
+  static std::string until(const std::string& condition) {
+    return "for i in $(seq 1000); do " + condition + " && break; sleep 0.05; done\n";
   }
   const std::string& card() const { return card_; }
   static std::string daemon() { return cli() + "d"; }
@@ -44,6 +45,12 @@ class DeepPause : public ::testing::Test {
   }
   static std::string resume(const std::string& more = "") {
     return cli() + " resume $program " + more + "; echo \"resume $?\"\n";
+  }
+  // By another program, $other, which has all of it for a few seconds.
+  std::string take_the_card() const {
+    return on_card() + "-- " + example("take_turns") +
+           " --mib 128 --steps 100 --rest 50 >$XDG_RUNTIME_DIR/other & other=$!\n" +
+           until("[ -s $XDG_RUNTIME_DIR/other ]");
   }
   static std::string fault(const std::string& fault) { return "VMM_SIM_FAULT=" + fault + " "; }
   // Kills the command as the call returns, for example "cuCheckpointProcessLock:1".

@@ -29,7 +29,7 @@ Finished run_beside(const std::string& script,
   const std::string place = own_folder();
   const std::string start = how + " " + cli() + " run --sim=memory=256M --control -- " + program +
                             " " + arguments + " & runner=$!\n" +
-                            "for i in $(seq 200); do\n"
+                            "for i in $(seq 1000); do\n"
                             "  program=$(ls " +
                             place +
                             "/cuvmm 2>/dev/null | "
@@ -102,8 +102,8 @@ TEST(PauseCommand, TheSameNumberInTwoNamespacesIsTwoProcesses) {
   const std::string place = own_folder();
   const std::string script =
       "for i in 1 2; do " + apart + cli() + " run --quiet --sim=memory=256M --control -- " +
-      example("take_turns") + " --memory 25 --steps 200 --rest 10 & done\n" +
-      "for i in $(seq 400); do [ $(ls " + place +
+      example("take_turns") + " --memory 25 --steps 600 --rest 10 & done\n" +
+      "for i in $(seq 1000); do [ $(ls " + place +
       "/cuvmm | grep -c '^control-[0-9]*-[0-9]*$') = 2 ]" + " && break; sleep 0.05; done\n" +
       cli() + " pause --all --json; " + cli() + " resume --all; wait; ls " + place + "/cuvmm";
   const Finished finished = run_program({"sh", "-c", script}, {{"XDG_RUNTIME_DIR", place}});

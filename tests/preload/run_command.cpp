@@ -50,7 +50,7 @@ TEST(RunCommand, SaysWhichSignalEndedTheProgram) {
 TEST(RunCommand, PassesOnSignals) {
   const std::string waits_for_a_signal =
       "trap 'echo got it; exit 9' USR1; kill -USR1 $PPID; "
-      "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; done; exit 1";
+      "for i in $(seq 300); do sleep 0.1; done; exit 1";
   const Finished finished = run({"--sim", "--", "sh", "-c", waits_for_a_signal});
   EXPECT_EQ(finished.out, "got it\n");
   EXPECT_EQ(finished.status, 9);
@@ -182,7 +182,8 @@ TEST(RunCommand, LetsFrameworksUseTheDriver) {
 TEST(RunCommand, SuggestsFrameworksOnceToAProgramThatBringsPyTorch) {
   const std::string library = own_folder() + "/libc10_cuda.so";
   std::filesystem::copy_file(library_of_programs("plugin"), library);
-  const std::vector<std::string> waits{"sh", "-c", "sleep 2.3"};
+  // It is looked at again after two seconds, when even a busy machine has loaded the library.
+  const std::vector<std::string> waits{"sh", "-c", "sleep 5"};
   const Variables brings{{"LD_PRELOAD", library}};
   std::vector<std::string> words{"--sim", "--"};
   words.insert(words.end(), waits.begin(), waits.end());

@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto patience = std::chrono::seconds{60};
+constexpr auto patience = std::chrono::seconds{180};
 
 // Reads both pipes until both are closed or the time is up.
 bool read_to_the_end(int out, int err, Finished& finished) {

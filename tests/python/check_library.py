@@ -26,7 +26,7 @@ from cuvmm import _capi, environment  # noqa: E402
 
 MIB = 1 << 20
 IS_PRELOADED = os.environ["CUVMM_TEST_ENGINE"] == "preloaded"
-IN_TIME = 20.0
+IN_TIME = 60.0
 
 
 def promises(kind):

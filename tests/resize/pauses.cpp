@@ -11,7 +11,7 @@
 namespace cuvmm::test {
 namespace {
 
-constexpr Duration timeout{10'000'000};
+constexpr Duration timeout{60'000'000};
 
 class PausedResize : public ResizeTest {
  protected:

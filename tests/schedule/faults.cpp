@@ -131,7 +131,7 @@ TEST_P(ScheduledFaults, AreReportedOrRecoveredFrom) {
   const CUresult fault = GetParam();
   const char* fault_name = nullptr;
   GIVEN(driver().cuGetErrorName(fault, &fault_name));
-  const Deadline deadline{120};
+  const Deadline deadline{600};
   const GivenContext context;
   const Kernels kernels;
   const Scheduled scheduled{Schedule::Fifo};

@@ -8,7 +8,7 @@ namespace {
 
 // The device waits for a call that the pause blocks.
 TEST(PausedSchedule, CallsThatCannotBeIssuedInTimeEndThePause) {
-  const Deadline deadline{30};
+  const Deadline deadline;
   const GivenContext context;
   const Kernels kernels;
   const Scheduled scheduled{Schedule::Priority};

@@ -103,7 +103,7 @@ CUresult launch_hooked(CUfunction function, CUstream stream, Parameters... param
 // Ends the process with one line if a test has not finished in time, instead of hanging.
 class Deadline {
  public:
-  explicit Deadline(int seconds = 60) {
+  explicit Deadline(int seconds = 240) {
     const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
     thread_ = std::thread{[this, seconds, name] {
       for (int i = 0; i < seconds * 100 && !over_; ++i) {

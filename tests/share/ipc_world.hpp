@@ -16,7 +16,7 @@ inline constexpr unsigned lazily = CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS;
 class IpcWorld {
  public:
   explicit IpcWorld(const Driver& on, const MemorySettings& settings = {},
-                    Duration patience = std::chrono::seconds{4})
+                    Duration patience = std::chrono::seconds{20})
       : clock(on, unseen_program(captures, gate)),
         memory({on, clock, captures, gate, submission_epoch, [] { return true; }}, settings),
         chunks(on),

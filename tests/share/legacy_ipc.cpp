@@ -2,6 +2,7 @@
 // IPC handles of blocking memory that cuvmm serves, as the hooks use them.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -281,9 +282,19 @@ CHILD_ROLE(lends_and_stops) {
   ::raise(SIGSTOP);
 }
 
+// Until then it might still answer.
+void wait_until_stopped(const Child& child) {
+  siginfo_t seen{};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child.pid()), &seen, WSTOPPED | WEXITED | WNOWAIT),
+            0);
+  ASSERT_EQ(seen.si_code, CLD_STOPPED);
+}
+
 TEST_F(LegacyIpcTest, AnOpenFromASilentOwnerTimesOut) {
+  world = std::make_unique<IpcWorld>(driver(), MemorySettings{}, std::chrono::seconds{2});
   Child stopped{"lends_and_stops"};
   const auto hopeless = stopped.link().receive<CUipcMemHandle>();
+  wait_until_stopped(stopped);
   CUdeviceptr opened = 0;
   EXPECT_EQ(world->ipc.open(&opened, hopeless, lazily), Answer{CUDA_ERROR_TIMEOUT});
 }
@@ -304,6 +315,7 @@ TEST_F(LegacyIpcTest, ASilentOwnerDelaysNoOtherImporters) {
   auto stopped = std::make_unique<Child>("lends_and_stops");
   Child lives{"lends"};
   const auto hopeless = stopped->link().receive<CUipcMemHandle>();
+  wait_until_stopped(*stopped);
   const auto handle = lives.link().receive<CUipcMemHandle>();
   std::atomic<bool> is_given_up{false};
   std::thread waits{[&] {

@@ -69,7 +69,7 @@ class ProgramMemoryIpc : public DriverContract {
     const ProgramParts parts{
         .driver = driver(), .memory = world->memory, .calls = calls, .chunks = &world->chunks};
     ChunkExchange exchange{parts};
-    const auto made = exchange.make_exportable(of, std::chrono::seconds{5});
+    const auto made = exchange.make_exportable(of, std::chrono::seconds{60});
     ASSERT_TRUE(made.ok()) << made.error().text();
   }
 

@@ -55,7 +55,7 @@ inline void needed_ok(const Result<void>& result, const char* what) {
 #define NEEDED_OK(expression) ::cuvmm::test::needed_ok(expression, #expression)
 
 inline share::Deadline in_time() {
-  return share::Deadline::after(std::chrono::seconds{20});
+  return share::Deadline::after(std::chrono::seconds{60});
 }
 inline share::Deadline soon() {
   return share::Deadline::after(std::chrono::milliseconds{200});

@@ -14,7 +14,7 @@ if [[ ${2:-} != inside ]]; then
   [[ $(id -u) == 0 ]] || skip "slurmd needs root"
   spaces=(--mount --pid --fork --kill-child --mount-proc --propagation private)
   unshare "${spaces[@]}" true 2>/dev/null || skip "this machine allows no namespaces"
-  exec timeout 200 unshare "${spaces[@]}" "$0" "$build" inside
+  exec timeout 500 unshare "${spaces[@]}" "$0" "$build" inside
 fi
 
 trial=$(mktemp -d)
@@ -23,8 +23,8 @@ own_namespace=$(stat -Lc %i /proc/self/ns/pid)
 trap 'rm -rf "$trial"' EXIT
 fail() { echo "slurm: $*" >&2; tail -n 30 "$trial"/log/* >&2; exit 1; }
 eventually() {  # WHAT COMMAND…
-  for _ in {1..600}; do "${@:2}" >/dev/null 2>&1 && return; sleep 0.05; done
-  fail "not in 30 s: $1"
+  for _ in {1..1200}; do "${@:2}" >/dev/null 2>&1 && return; sleep 0.05; done
+  fail "not in 60 s: $1"
 }
 mount -t tmpfs none /run
 mount -t tmpfs none /dev/shm
@@ -80,12 +80,12 @@ start_service
 slurmctld -D >"$trial/log/slurmctld" 2>&1 &
 slurmd -D >"$trial/log/slurmd" 2>&1 &
 is_idle() { [[ $(sinfo -h -o %T) == idle ]]; }
-for _ in {1..400}; do is_idle && break; sleep 0.05; done
+for _ in {1..1200}; do is_idle && break; sleep 0.05; done
 is_idle || skip "slurmd does not come up here: $(grep -h error "$trial"/log/slurm* | tail -n 2 | tr '\n' ' ')"
 
 # The environment of a job's programs: the simulated card.
 export LD_LIBRARY_PATH=$build/lib/cuvmm/sim VMM_SIM_CARD=$card VMM_SIM_MEMORY=8G VMM_LOG_LEVEL=error
-step() { timeout 60 srun --quiet "$@"; }
+step() { timeout 120 srun --quiet "$@"; }
 says() {  # TEXT FILE
   grep -q -- "$1" "$2" || fail "not said: $1, but: $(cat "$2")"
 }
@@ -134,7 +134,7 @@ $holds 10 </dev/null
 srun --gres=gpumem:512 $holds 10 </dev/null
 srun $holds 10 </dev/null
 SCRIPT
-timeout 60 sbatch --quiet --wait --array=1-2 --gres=gpumem:1024 --cuvmm-weight=2 -o "$trial/log/array-%a" "$trial/job.sh" >/dev/null 2>&1 || fail "a job array"
+timeout 120 sbatch --quiet --wait --array=1-2 --gres=gpumem:1024 --cuvmm-weight=2 -o "$trial/log/array-%a" "$trial/job.sh" >/dev/null 2>&1 || fail "a job array"
 for index in 1 2; do
   [[ $(grep -o 'sees .*' "$trial/log/array-$index" | tr '\n' ' ') == "sees 1024 MiB sees 512 MiB sees 1024 MiB " ]] ||
     fail "the array's job $index: $(cat "$trial/log/array-$index")"
@@ -160,8 +160,8 @@ assert len(clients) == 1, node
 assert sum(lease["leased_bytes"] for lease in clients[0]["leases"]) >= int(sys.argv[3]) << 20, clients
 PYTHON
 seen() { python3 "$trial/client.py" "$cuvmm" "$@"; }
-seen "slurm-$left" 3000 || fail "the left job is not in cuvmm top"
-seen "slurm-$right" 4000 || fail "the right job is not in cuvmm top"
+eventually "the left job is in cuvmm top" seen "slurm-$left" 3000
+eventually "the right job is in cuvmm top" seen "slurm-$right" 4000
 ! step --immediate=1 --gres=gpumem:2048 true >/dev/null 2>&1 || fail "memory is granted that others have"
 
 echo "== the node's service starts anew"

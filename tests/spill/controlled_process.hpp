@@ -23,7 +23,7 @@ using share::ControlRequest;
 using share::ControlWhat;
 
 inline share::Deadline soon() {
-  return share::Deadline::after(Duration{20'000'000});
+  return share::Deadline::after(Duration{60'000'000});
 }
 
 inline bool comes_to_pass(const std::function<bool()>& what) {
@@ -43,6 +43,7 @@ class ControlTest : public DriverContract {
       GTEST_SKIP() << "the device cannot map memory of the host";
     }
     folder_ = std::filesystem::temp_directory_path() / ("cuvmm-test-" + std::to_string(::getpid()));
+    std::filesystem::remove_all(folder_);  // of a process with this number that has died
     std::filesystem::create_directories(folder_);
     ::setenv("XDG_RUNTIME_DIR", folder_.c_str(), 1);
   }
@@ -84,7 +85,7 @@ struct ControlledProcess : ServedMemory {
 inline ControlRequest request(ControlWhat what) {
   ControlRequest words;
   words.what = what;
-  words.timeout_us = 5'000'000;
+  words.timeout_us = 30'000'000;
   return words;
 }
 

@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "paused_program.hpp"
 #include "support/fault_sweep.hpp"
 #include "support/scale.hpp"
@@ -56,8 +57,8 @@ TEST_F(PauseAlways, BetweenAnyTwoCallsOfARandomProgram) {
 
 // From some call on the driver refuses everything; later it works again.
 TEST_F(PauseAlways, LosesNothingThoughTheDriverKeepsRefusing) {
-  // Refused from its first calls on, a pause takes this long to give up.
-  constexpr Duration until_it_gives_up{1'000'000};
+  // Refused from its first calls on, a pause would go on until it times out.
+  constexpr std::uint64_t until_it_gives_up_us = 1'000'000;
   for (const CUresult fault : {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY}) {
     bool untouched = false;
     for (std::uint64_t number = sweep_start(); !untouched && number < most_calls_of_a_scenario;
@@ -67,7 +68,9 @@ TEST_F(PauseAlways, LosesNothingThoughTheDriverKeepsRefusing) {
       Program program{faulty, {}};
       program.take_a_little_of_everything();
       faulty.fail_from(number, fault);
-      const auto paused = program.pauser->pause(until_it_gives_up, Strict::No);
+      const std::uint64_t gives_up_at = now_us() + until_it_gives_up_us;
+      const auto is_wanted = [&] { return faulty.faults() == 0 || now_us() < gives_up_at; };
+      const auto paused = program.pauser->pause(timeout, Strict::No, {.is_wanted = is_wanted});
       const auto resumed = program.pauser->resume(Partly::No);
       untouched = faulty.faults() == 0;
       if (untouched) {

@@ -14,7 +14,7 @@
 
 namespace cuvmm::test {
 
-inline constexpr Duration timeout{5'000'000};
+inline constexpr Duration timeout{20'000'000};
 
 // Small enough that contents span several pieces, and too little for a ring.
 inline constexpr Pauser::HostSizes small_pieces{.piece = 4 * MiB};

@@ -23,7 +23,7 @@ class CheckpointHelper {
   State read_state(pid_t process) { return ask<State>(Step::GetState, process, 0); }
   CUprocessState state(pid_t process) { return read_state(process).state; }
 
-  CUresult lock(pid_t process, unsigned timeout_ms = 10'000) {
+  CUresult lock(pid_t process, unsigned timeout_ms = 40'000) {
     return ask<CUresult>(Step::Lock, process, timeout_ms);
   }
   CUresult checkpoint(pid_t process) { return ask<CUresult>(Step::Checkpoint, process, 0); }

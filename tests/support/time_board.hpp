@@ -38,9 +38,11 @@ class BoardFile {
   node::GrantBoard& board() const { return *board_; }
   node::GrantWords& words() const { return board_->devices[1]; }
 
-  // Makes a new decision about the process's grant, as the service does.
+  // Makes a new decision about the process's grant, as the service does. The service counts as live
+  // for an hour, since a test on a busy machine may not beat as often as the service.
   void decide(node::TimeGrant next) {
-    board_->beat_ns.store(now_ns());
+    constexpr std::uint64_t an_hour = 3'600'000'000'000;
+    board_->beat_ns.store(now_ns() + an_hour);
     words().grant.store(node::grant_word(++last_number_, next));
     board_->changes.fetch_add(1);
     wake_all_shared(words().grant);

@@ -162,7 +162,7 @@ TEST_F(ArenaMoves, TakesFreeChunksOfAnotherArena) {
 
 // Each request takes its chunks one by one; if both hold half of them, they must not both give up.
 TEST_F(ArenaMoves, OfTwoRequestsForMoreThanHalfOneSucceeds) {
-  ArenaWorld& world = given({.limit_granules = 20, .wait = Duration{10'000'000}});
+  ArenaWorld& world = given({.limit_granules = 20, .wait = Duration{60'000'000}});
   std::atomic<int> arrived{0};
   std::array<Block*, 2> had{};
   const std::uint64_t rounds = scaled(500);

@@ -197,12 +197,12 @@ TEST(ArenaBuildTurns, OnlyOneBuildsAtATime) {
   bool is_over = false;  // under the lock
   std::thread other{[&] {
     Holding others{lock};
-    EXPECT_TRUE(second->take(others, in_milliseconds(10'000)));
+    EXPECT_TRUE(second->take(others, in_milliseconds(60'000)));
     EXPECT_TRUE(is_over);
     second.reset();
   }};
   // A thread that waits for its turn holds nothing.
-  EXPECT_TRUE(first->wait_for_others(holding, in_milliseconds(10'000)));
+  EXPECT_TRUE(first->wait_for_others(holding, in_milliseconds(60'000)));
   is_over = true;
   first.reset();
   holding.unlock();
@@ -214,7 +214,7 @@ TEST(ArenaBuildTurns, AFailedBuildWaitsForTheOthers) {
   BuildTurns turns;
   Holding holding{lock};
   BuildTurns::Turn mine{turns};
-  EXPECT_FALSE(mine.wait_for_others(holding, in_milliseconds(10'000))) << "there are none";
+  EXPECT_FALSE(mine.wait_for_others(holding, in_milliseconds(60'000))) << "there are none";
   bool is_over = false;  // under the lock
   std::optional<BuildTurns::Turn> second{std::in_place, turns};
   EXPECT_FALSE(mine.wait_for_others(holding, in_milliseconds(1))) << "not in time";
@@ -223,7 +223,7 @@ TEST(ArenaBuildTurns, AFailedBuildWaitsForTheOthers) {
     is_over = true;
     second.reset();
   }};
-  EXPECT_TRUE(mine.wait_for_others(holding, in_milliseconds(10'000)));
+  EXPECT_TRUE(mine.wait_for_others(holding, in_milliseconds(60'000)));
   EXPECT_TRUE(is_over);
   holding.unlock();
   other.join();

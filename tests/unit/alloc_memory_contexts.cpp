@@ -50,7 +50,7 @@ TEST_F(MemoryTest, WithoutOpportunisticReuseAPoolStillReleasesCompletedFrees) {
 // block. If the pool may not add such a dependency, the host waits instead, in vain here.
 TEST_F(MemoryTest, UnderPressureOneStreamFollowsAnother) {
   for (const bool may_follow : {true, false}) {
-    begin({.limit = SizeLimit::of_bytes(64 * MiB), .wait = Duration{20'000}});
+    begin({.limit = SizeLimit::of_bytes(64 * MiB), .wait = Duration{1'000'000}});
     CUmemoryPool standard = nullptr;
     GIVEN(driver().cuDeviceGetDefaultMemPool(&standard, 0));
     memory().pools().serve(standard)->order().add_dependencies(may_follow);

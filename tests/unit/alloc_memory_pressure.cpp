@@ -33,7 +33,7 @@ class MemoryUnderPressure : public DriverContract {
     slow_->cuMemUnmap = slow_unmap;
     unmapping_has_begun = true;  // quick until a test says otherwise
     clock_.emplace(*slow_, unseen_program(captures_, gate_));
-    begin(Duration{1'000'000});
+    begin(Duration{60'000'000});
   }
   void begin(Duration wait, FreeMode free = FreeMode::Exact) {
     memory_.emplace(
@@ -89,13 +89,13 @@ TEST_F(MemoryUnderPressure, WaitsNoLongerForItsTurnThanForWork) {
 }
 
 TEST_F(MemoryUnderPressure, WaitsOnceForADeviceThatNeverFinishes) {
-  constexpr Duration wait{1'500'000};
+  constexpr Duration wait{5'000'000};  // a second one is longer than a busy machine's delay
   begin(wait, FreeMode::Relaxed);
   CUdeviceptr freed = 0;
   ASSERT_EQ(memory().allocate(&freed, 24 * MiB), Answer{CUDA_SUCCESS});
   std::atomic<bool> may_end{false};
   const auto stuck = [](void* flag) {
-    while (!*static_cast<std::atomic<bool>*>(flag)) std::this_thread::yield();
+    while (!*static_cast<std::atomic<bool>*>(flag)) ::usleep(100);
   };
   EXPECT_CUDA(driver().cuLaunchHostFunc(nullptr, stuck, &may_end));
   ASSERT_EQ(memory().free(freed), Answer{CUDA_SUCCESS});

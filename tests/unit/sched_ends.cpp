@@ -24,7 +24,8 @@ TEST_F(SchedulingEnds, ContextsMayEndConcurrently) {
   std::this_thread::sleep_for(std::chrono::milliseconds{20});  // both wait while the door is closed
   door.open();
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(device_.drops, 2);
+  // Those that gave up, because the door was closed for too long, are left a little later.
+  EXPECT_TRUE(soon([&] { return device_.drops == 2; }));
   device_.is_stuck = false;
 }
 
@@ -57,7 +58,7 @@ TEST_F(SchedulingEnds, ParkingEndsThePace) {
   device_.is_stuck = true;
   for (int i = 0; i < 500; ++i) submit(client, on(stream), i);
   EXPECT_TRUE(soon([&] { return issued_.count() == 256; }));
-  scheduler.park(Duration{10'000'000});
+  scheduler.park(Duration{60'000'000});
   EXPECT_EQ(issued_.count(), 500U);
 }
 

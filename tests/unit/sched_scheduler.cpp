@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Clients, lanes and the issuing thread, over a fake device.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "unit/sched_world.hpp"
 
@@ -72,7 +74,11 @@ TEST_F(Scheduling, ALaneThatAnotherMayWaitForIsMarkedOften) {
   const StreamState& urgent = streams_.add();
   submit(scheduler.create_client("urgent", 1, 1), on(urgent), 0);
   scheduler.settle_stream(urgent);
-  EXPECT_GT(marks_of(client, stream, 20), 4);
+  int most = 0;  // on a busy machine many operations may arrive between two looks for marks
+  for (int round = 0; round < 100 && most <= 4; ++round) {
+    most = std::max(most, marks_of(client, stream, 20));
+  }
+  EXPECT_GT(most, 4);
 }
 
 TEST_F(Scheduling, RecordsOfEventsAreNotMarked) {
@@ -114,16 +120,21 @@ TEST_F(Scheduling, AnOpenBatchIsMarkedBeforeARecordOnTheLegacyStream) {
 
 // Each mark delays the work behind it.
 TEST_F(Scheduling, FollowingBatchesOfAStreamNeedNoBegin) {
-  Scheduler& scheduler = start({.policy = Schedule::Fair});
+  Scheduler& scheduler =
+      start({.policy = Schedule::Fair, .window = Duration{1'000'000}});  // for all at once
   const StreamState& one = streams_.add();
   const StreamState& two = streams_.add();
   Client& client = scheduler.create_client("ann", 0, 1);
-  submit(scheduler.create_client("other", 0, 1), on(two, 1), 0);
   submit(client, on(one, 100'000), 1);  // from now on the duration of this kind is known
   ASSERT_TRUE(soon([&] { return client.figures().device_ns != 0; }));
   device_.is_stuck = true;
-  for (int i = 2; i <= 3; ++i) submit(client, on(one, 100'000), i);
-  EXPECT_TRUE(soon([&] { return device_.marks == 4; }));
+  // Each is a batch of its own, as none comes before the one before it has its mark.
+  submit(scheduler.create_client("other", 0, 1), on(two, 1), 0);
+  ASSERT_TRUE(soon([&] { return device_.marks == 2; }));
+  for (int i = 2; i <= 3; ++i) {
+    submit(client, on(one, 100'000), i);
+    EXPECT_TRUE(soon([&] { return device_.marks == i + 1; }));
+  }
   EXPECT_EQ(issued_.count(), 4U);
   EXPECT_EQ(device_.begins, 3);
   device_.is_stuck = false;
@@ -276,38 +287,48 @@ TEST_F(Scheduling, WorkInFlightMayWaitForQueuedWork) {
   scheduler.settle_all();
 }
 
+// The device stands still meanwhile, for as long as a busy machine keeps this thread waiting: the
+// lower client ages too little to go first, and none of its work is let through.
 TEST_F(Scheduling, TheHigherClientDoesNotQueueBehindTheLower) {
-  Scheduler& scheduler = start({.policy = Schedule::Priority});
+  Scheduler& scheduler = start({.policy = Schedule::Priority, .patience = Duration{60'000'000}});
   Client& low = scheduler.create_client("low", 0, 1);
-  Client& high = scheduler.create_client("high", 5, 1);
+  Client& high = scheduler.create_client("high", 10'000, 1);
   const StreamState& one = streams_.add();
   const StreamState& two = streams_.add();
   submit(high, on(two, 1000), -1);
   constexpr std::uint64_t length = 500'000;
-  for (int i = 0; i < 100; ++i) submit(low, on(one, length), i);
-  std::this_thread::sleep_for(std::chrono::milliseconds{3});
+  submit(low, on(one, length), 0);  // from now on the duration of this kind is known
+  ASSERT_TRUE(soon([&] { return low.figures().device_ns != 0; }));
   const std::size_t before = issued_.count();
+  device_.is_stuck = true;
+  for (int i = 1; i <= 100; ++i) submit(low, on(one, length), i);
+  EXPECT_TRUE(soon([&] { return issued_.count() > before; }));
   submit(high, on(two, 1000), 1000);
   scheduler.settle_stream(two);
-  EXPECT_LE(issued_.place_of(1000), before + 2);
-  EXPECT_LT(issued_.place_of(1000), 60U);
+  EXPECT_LE(issued_.place_of(1000), before + 1) << "only what cannot be recalled comes before it";
+  device_.is_stuck = false;
   scheduler.settle_all();
 }
 
 TEST_F(Scheduling, FairGivesDeviceTimeByWeight) {
-  Scheduler& scheduler = start({.policy = Schedule::Fair});
+  Scheduler& scheduler = start({.policy = Schedule::Fair, .capacity = 4096});
   Client& light = scheduler.create_client("light", 0, 1);
   Client& heavy = scheduler.create_client("heavy", 0, 3);
   const StreamState& one = streams_.add();
   const StreamState& two = streams_.add();
+  // Both have work until the end, so that this thread may look late.
   for (int i = 0; i < 500; ++i) {
     submit(light, on(one, 200'000), 1);
-    submit(heavy, on(two, 100'000), 3);
+    for (int times = 0; times < 6; ++times) submit(heavy, on(two, 100'000), 3);
   }
-  EXPECT_TRUE(soon([&] { return heavy.figures().device_ns > 40'000'000; }, 10'000));
-  const auto of_light = static_cast<double>(light.figures().device_ns);
-  const auto of_heavy = static_cast<double>(heavy.figures().device_ns);
-  EXPECT_NEAR(of_heavy / of_light, 3.0, 0.4);
+  EXPECT_TRUE(soon([&] { return heavy.figures().device_ns > 40'000'000; }));
+  std::uint64_t of_light = 0;
+  std::uint64_t of_heavy = 0;
+  do {  // both at one moment
+    of_light = light.figures().device_ns;
+    of_heavy = heavy.figures().device_ns;
+  } while (light.figures().device_ns != of_light);
+  EXPECT_NEAR(static_cast<double>(of_heavy) / static_cast<double>(of_light), 3.0, 0.4);
   scheduler.settle_all();
 }
 
@@ -332,7 +353,11 @@ TEST_F(Scheduling, TheWatchdogNamesTheLaneThatWaits) {
   testing::internal::CaptureStderr();
   detail::look_at_standard_error();
   std::thread opener{[&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds{100});
+    const auto is_anything_said = [] {
+      struct stat captured {};
+      return ::fstat(STDERR_FILENO, &captured) == 0 && captured.st_size != 0;
+    };
+    EXPECT_TRUE(soon(is_anything_said));
     door.open();
   }};
   scheduler.settle_stream(stream);

@@ -169,7 +169,7 @@ class SchedulerTest : public testing::Test {
   std::unique_ptr<Scheduler> scheduler_;
 };
 
-inline bool soon(const std::function<bool()>& holds, int milliseconds = 5000) {
+inline bool soon(const std::function<bool()>& holds, int milliseconds = 20'000) {
   const std::uint64_t until = now_ns() + static_cast<std::uint64_t>(milliseconds) * 1'000'000;
   while (!holds()) {
     if (now_ns() > until) return false;

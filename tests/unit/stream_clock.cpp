@@ -47,13 +47,13 @@ TEST_F(StreamClockTest, AFreeIsDoneOnceItsStreamIsPastIt) {
   EXPECT_FALSE(clock->is_done(ticket)) << "the stream still waits";
   EXPECT_FALSE(clock->wait(ticket, in_ms(20)));
   stream.release();
-  EXPECT_TRUE(clock->wait(ticket, in_ms(10'000)));
+  EXPECT_TRUE(clock->wait(ticket, in_ms(20'000)));
 }
 
 TEST_F(StreamClockTest, AMarkCoversOnlyWhatWasFreedBeforeIt) {
   HeldStream stream = held();
   const FreeTicket first = free_on(stream.name());
-  ASSERT_TRUE(clock->wait(first, in_ms(10'000)));
+  ASSERT_TRUE(clock->wait(first, in_ms(20'000)));
   stream.hold();
   const FreeTicket second = free_on(stream.name());
   clock->look(second.stream);
@@ -159,7 +159,7 @@ TEST_F(StreamClockTest, AFreeOnABlockingStreamIsNotDoneBeforeTheLegacyWorkAheadO
   EXPECT_FALSE(operations_are_done(blocking.name()));
   EXPECT_FALSE(clock->wait(ticket, in_ms(20)));
   release_legacy();
-  EXPECT_TRUE(clock->wait(ticket, in_ms(10'000)));
+  EXPECT_TRUE(clock->wait(ticket, in_ms(20'000)));
   EXPECT_TRUE(operations_are_done(blocking.name()));
 }
 
@@ -173,7 +173,7 @@ TEST_F(StreamClockTest, AnIdleStreamIsNotProofOfFreesBehindTheLegacyStream) {
   clock->ask_about_frees(0);
   EXPECT_FALSE(clock->is_done(later));
   release_legacy();
-  EXPECT_TRUE(clock->wait(later, in_ms(10'000)));
+  EXPECT_TRUE(clock->wait(later, in_ms(20'000)));
 }
 
 // Until the first operation has left its barrier, another thread's cannot rely on it.
@@ -189,7 +189,7 @@ TEST_F(StreamClockTest, AnOperationAmidAnotherIsNotDoneBeforeTheLegacyWorkAheadO
   const FreeTicket last = first.freed();
   EXPECT_FALSE(operations_are_done(blocking.name()));
   release_legacy();
-  EXPECT_TRUE(clock->wait(last, in_ms(10'000)));
+  EXPECT_TRUE(clock->wait(last, in_ms(20'000)));
   EXPECT_TRUE(operations_are_done(blocking.name()));
 }
 
@@ -209,7 +209,7 @@ TEST_F(StreamClockTest, ABarrierThatIsLeftLateDoesNotHideALaterOne) {
   EXPECT_FALSE(operations_are_done(blocking.name()));
 
   release_legacy();
-  EXPECT_TRUE(clock->wait(last, in_ms(10'000)));
+  EXPECT_TRUE(clock->wait(last, in_ms(20'000)));
   EXPECT_TRUE(operations_are_done(blocking.name()));
 }
 
@@ -264,7 +264,7 @@ TEST_F(StreamClockTest, EachFreeOnAThreadsOwnStreamLeavesAMark) {
   }};
   other.join();
   captures.began();  // so that no stream can be queried
-  EXPECT_TRUE(clock->wait(ticket, in_ms(10'000)));
+  EXPECT_TRUE(clock->wait(ticket, in_ms(20'000)));
   captures.ended();
 }
 
@@ -280,7 +280,7 @@ TEST_F(StreamClockTest, MarksAreBoundedOnAStalledStream) {
   EXPECT_LE(there.marks.size(), 65U);
   EXPECT_LE(there.marks.size() + there.spare_events.size(), 130U);
   stream.release();
-  EXPECT_TRUE(clock->wait(last, in_ms(10'000)));
+  EXPECT_TRUE(clock->wait(last, in_ms(20'000)));
 }
 
 // A thread's cached list of a context's streams is invalid once a stream comes or goes.
@@ -426,7 +426,7 @@ TEST_F(StreamClockTest, AllWorkOfAContextIsWaitedFor) {
   alone.hold();
   EXPECT_FALSE(clock->wait_for_all(context(), in_ms(20)));
   alone.release();
-  EXPECT_TRUE(clock->wait_for_all(context(), in_ms(10'000)));
+  EXPECT_TRUE(clock->wait_for_all(context(), in_ms(20'000)));
 }
 
 TEST_F(StreamClockTest, LooksWithoutBreakingACapture) {
@@ -436,7 +436,7 @@ TEST_F(StreamClockTest, LooksWithoutBreakingACapture) {
   const FreeTicket of_captured = free_on(captured.name());
   begin_capture(captured, CU_STREAM_CAPTURE_MODE_GLOBAL);
   captures.began();
-  EXPECT_TRUE(clock->wait(ticket, in_ms(10'000)));
+  EXPECT_TRUE(clock->wait(ticket, in_ms(20'000)));
   EXPECT_FALSE(clock->wait(of_captured, in_ms(20)));
   clock->look(of_captured.stream);
   EXPECT_FALSE(clock->is_done(of_captured)) << "nothing may be recorded on a stream being captured";
@@ -445,7 +445,7 @@ TEST_F(StreamClockTest, LooksWithoutBreakingACapture) {
   GIVEN(driver().cuStreamEndCapture(captured, &graph));
   captures.ended();
   const GivenGraph ended{graph};
-  EXPECT_TRUE(clock->wait(of_captured, in_ms(10'000)));
+  EXPECT_TRUE(clock->wait(of_captured, in_ms(20'000)));
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ TEST_F(StreamEnds, WorkOfAContextIncludesThatOfEndedStreams) {
     clock->stream_ends(stream);
     EXPECT_FALSE(clock->wait(all, in_ms(20))) << "its work runs on";
   }
-  EXPECT_TRUE(clock->wait(all, in_ms(10'000)));
+  EXPECT_TRUE(clock->wait(all, in_ms(20'000)));
 }
 
 // The streams of a green context use the memory of the primary one.
@@ -64,7 +64,7 @@ TEST_F(StreamEnds, WorkOfAContextIncludesThatOfOtherContextsOnItsDevice) {
     all = clock->ticket_of_all(freeing);
     EXPECT_FALSE(clock->wait(all, in_ms(20))) << "the work of the ended stream runs on";
   }
-  EXPECT_TRUE(clock->wait(all, in_ms(10'000)));
+  EXPECT_TRUE(clock->wait(all, in_ms(20'000)));
   clock->context_ended(using_it);
 }
 
@@ -79,7 +79,7 @@ TEST_F(StreamEnds, WhatIsFreedAfterAStreamEndedComesAfterItsWorkToo) {
       all = clock->ticket_of_all(context());
       EXPECT_FALSE(clock->wait(all, in_ms(20))) << "its work runs on";
     }
-    EXPECT_TRUE(clock->wait(all, in_ms(10'000)));
+    EXPECT_TRUE(clock->wait(all, in_ms(20'000)));
   }
 }
 
@@ -237,8 +237,8 @@ TEST_F(StreamEnds, NothingOfAnEndingContextIsPassedToTheDriver) {
   EXPECT_FALSE(watching.wait(all, in_ms(20)));
   EXPECT_EQ(named.load(), 0);
   watching.context_stays(context());
-  EXPECT_TRUE(watching.wait(marked, in_ms(10'000)));
-  EXPECT_TRUE(watching.wait(all, in_ms(10'000)));
+  EXPECT_TRUE(watching.wait(marked, in_ms(20'000)));
+  EXPECT_TRUE(watching.wait(all, in_ms(20'000)));
 }
 
 // Natively the legacy stream does not wait for more because a stream ends.
@@ -257,7 +257,7 @@ TEST_F(StreamEnds, TheEndOfABlockingStreamAddsNoLegacyWork) {
     GIVEN(driver().cuEventRecord(event, another));
     EXPECT_CUDA(driver().cuEventSynchronize(event)) << "it would wait for the legacy stream";
   }
-  EXPECT_TRUE(clock->wait(ticket, in_ms(10'000)));
+  EXPECT_TRUE(clock->wait(ticket, in_ms(20'000)));
 }
 
 TEST_F(StreamEnds, AThreadThatEndsLeavesItsStreamToBeForgotten) {
@@ -271,7 +271,7 @@ TEST_F(StreamEnds, AThreadThatEndsLeavesItsStreamToBeForgotten) {
   const auto streams = clock->table().of_context(current);
   EXPECT_TRUE(std::none_of(streams.begin(), streams.end(),
                            [&](const StreamState* stream) { return stream->id == ticket.stream; }));
-  EXPECT_TRUE(clock->wait(ticket, in_ms(10'000)));
+  EXPECT_TRUE(clock->wait(ticket, in_ms(20'000)));
 }
 
 TEST_F(StreamEnds, AnEndedStreamsWorkIsWaitedFor) {
@@ -284,7 +284,7 @@ TEST_F(StreamEnds, AnEndedStreamsWorkIsWaitedFor) {
     clock->stream_ends(stream);
     EXPECT_FALSE(clock->is_done(ticket));
   }
-  EXPECT_TRUE(clock->wait(ticket, in_ms(10'000)));
+  EXPECT_TRUE(clock->wait(ticket, in_ms(20'000)));
 }
 
 TEST_F(StreamEnds, FreesInAnEndedContextAreDone) {

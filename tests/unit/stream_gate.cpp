@@ -28,7 +28,7 @@ std::uint64_t in_ms(std::uint64_t ms) {
 
 TEST(Gate, ClosesAndOpensWhileNobodyPasses) {
   Gate gate;
-  ASSERT_TRUE(gate.close(in_ms(1000)));
+  ASSERT_TRUE(gate.close(in_ms(20'000)));
   gate.open();
   const Gate::Pass pass{gate};
 }
@@ -38,7 +38,7 @@ TEST(Gate, WaitsForThreadsInside) {
   std::atomic<bool> entered{false};
   std::atomic<bool> leave{false};
   std::atomic<bool> left{false};
-  std::thread other{[&] {
+  std::jthread other{[&] {
     {
       const Gate::Pass pass{gate};
       entered = true;
@@ -49,7 +49,7 @@ TEST(Gate, WaitsForThreadsInside) {
   while (!entered) ::usleep(100);
   EXPECT_FALSE(gate.close(in_ms(20))) << "somebody is inside";
   leave = true;
-  ASSERT_TRUE(gate.close(in_ms(10'000)));
+  ASSERT_TRUE(gate.close(in_ms(20'000)));
   EXPECT_TRUE(left);
   gate.open();
   other.join();
@@ -57,7 +57,7 @@ TEST(Gate, WaitsForThreadsInside) {
 
 TEST(Gate, BlocksLaterThreads) {
   Gate gate;
-  ASSERT_TRUE(gate.close(in_ms(1000)));
+  ASSERT_TRUE(gate.close(in_ms(20'000)));
   std::atomic<bool> passed{false};
   std::thread other{[&] {
     const Gate::Pass pass{gate};
@@ -72,7 +72,7 @@ TEST(Gate, BlocksLaterThreads) {
 
 TEST(Gate, LetsTheThreadThatClosedItPass) {
   Gate gate;
-  ASSERT_TRUE(gate.close(in_ms(1000)));
+  ASSERT_TRUE(gate.close(in_ms(20'000)));
   { const Gate::Pass pass{gate}; }
   gate.open();
 }
@@ -125,7 +125,7 @@ TEST(Gate, ClosesOnceThreadsKnowThatMembarrierIsRefused) {
     refused = refuse_membarrier();
     if (!refused) return;
     EXPECT_FALSE(gate.close(in_ms(1000))) << "a thread may enter and not be seen";
-    EXPECT_TRUE(gate.close(in_ms(1000)));
+    EXPECT_TRUE(gate.close(in_ms(20'000)));
     gate.open();
   }};
   closer.join();
@@ -154,7 +154,7 @@ TEST(Gate, KeepsManyThreadsApart) {
   for (int i = 0; i < 2; ++i) {
     threads.emplace_back([&] {
       do {
-        if (!gate.close(in_ms(10'000))) continue;
+        if (!gate.close(in_ms(20'000))) continue;
         if (inside != 0) together = true;
         ++shared;
         gate.open();

@@ -133,9 +133,9 @@ TEST_F(TraceAmongFiles, FullDiskEndsTheTraceButNotTheProgram) {
   ASSERT_TRUE(writer) << writer.error().text();
   constexpr std::uint64_t events = 5000;  // 320,000 bytes
   for (std::uint64_t i = 0; i < events; ++i) CUVMM_TRACE(.address = i);
-  ASSERT_TRUE((*writer)->flush());
+  ASSERT_TRUE((*writer)->flush(in_time));
   for (std::uint64_t i = 0; i < events; ++i) CUVMM_TRACE(.address = events + i);
-  ASSERT_TRUE((*writer)->finish());
+  ASSERT_TRUE((*writer)->finish(in_time));
 
   const TraceTotals totals = (*writer)->totals();
   TraceReader trace = opened(in_folder("t"));
@@ -158,7 +158,7 @@ TEST_F(TraceAmongFiles, SizeCapHoldsAndLaterEventsAreCounted) {
   ASSERT_TRUE(writer);
   constexpr std::uint64_t events = 10'000;
   for (std::uint64_t i = 0; i < events; ++i) CUVMM_TRACE(.address = i);
-  ASSERT_TRUE((*writer)->finish());
+  ASSERT_TRUE((*writer)->finish(in_time));
 
   const TraceTotals totals = (*writer)->totals();
   TraceReader trace = opened(in_folder("t"));
@@ -176,7 +176,7 @@ TEST_F(TraceAmongFiles, ClosedByTheProgramIsNotWrittenToAgain) {
   auto writer = TraceWriter::start({.file = in_folder("t"), .interval = std::chrono::hours{1}});
   ASSERT_TRUE(writer);
   CUVMM_TRACE(.address = 1);
-  ASSERT_TRUE((*writer)->flush());
+  ASSERT_TRUE((*writer)->flush(in_time));
 
   // As daemons do: all descriptors closed, and their numbers reused.
   const std::string theirs = in_folder("theirs");
@@ -188,7 +188,7 @@ TEST_F(TraceAmongFiles, ClosedByTheProgramIsNotWrittenToAgain) {
     ASSERT_EQ(::dup2(other.number(), number), number);
   }
   CUVMM_TRACE(.address = 2);
-  ASSERT_TRUE((*writer)->finish());
+  ASSERT_TRUE((*writer)->finish(in_time));
   EXPECT_EQ(std::filesystem::file_size(theirs), 0u);
   EXPECT_EQ((*writer)->totals().dropped, 1u);
   EXPECT_EQ(records_of(in_folder("t")).size(), 2u);

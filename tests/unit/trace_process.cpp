@@ -59,7 +59,7 @@ TEST_F(TraceOfProcess, KilledTraceIsReadableUpToTheLastFlush) {
   EXPECT_EQ(in_child([&] {
               const auto writer = started({.file = in_folder("t")});
               for (std::uint64_t i = 0; i < 5000; ++i) record_number(i);
-              if (!writer->flush()) ::_exit(1);
+              if (!writer->flush(in_time)) ::_exit(1);
               record_number(5000);  // may be lost
               ::kill(::getpid(), SIGKILL);
             }),
@@ -118,7 +118,7 @@ TEST_F(TraceOfProcess, ForkedChildLeavesTheTraceToItsParent) {
             }),
             0);
   record_number(2);
-  EXPECT_TRUE(writer->finish());
+  EXPECT_TRUE(writer->finish(in_time));
   EXPECT_EQ(numbers_in(in_folder("t")), (std::vector<std::uint64_t>{1, 2}));
   EXPECT_EQ(opened(in_folder("t")).note(), "");
 }
@@ -132,7 +132,7 @@ TEST_F(TraceOfProcess, ForkedChildThatKeepsRecordingDoesNoHarm) {
             }),
             0);
   record_number(2);
-  EXPECT_TRUE(writer->finish());
+  EXPECT_TRUE(writer->finish(in_time));
   EXPECT_EQ(numbers_in(in_folder("t")), (std::vector<std::uint64_t>{1, 2}));
 }
 
@@ -144,12 +144,12 @@ TEST_F(TraceOfProcess, ForkedChildMayTakeATraceOfItsOwn) {
               TraceWriter::forget_after_fork();
               const auto own = started({.file = in_folder("t")});
               record_number(100);
-              if (!own->finish()) ::_exit(1);
+              if (!own->finish(in_time)) ::_exit(1);
               if (own->path() != in_folder("t") + "." + std::to_string(::getpid())) ::_exit(2);
               if (numbers_in(own->path()) != std::vector<std::uint64_t>{100}) ::_exit(3);
             }),
             0);
-  EXPECT_TRUE(writer->finish());
+  EXPECT_TRUE(writer->finish(in_time));
   EXPECT_EQ(numbers_in(in_folder("t")), std::vector<std::uint64_t>{1});
   EXPECT_EQ(files_in_folder(), 2u);
 }
@@ -163,8 +163,8 @@ TEST_F(TraceOfProcess, ForksBesideRecordingThreadsAreClean) {
   };
   std::array threads{std::thread{record_until_done}, std::thread{record_until_done},
                      std::thread{record_until_done}};
-  for (std::uint64_t i = 0; i < scaled(50); ++i) {
-    ASSERT_EQ(in_child([] {
+  for (std::uint64_t i = 0; i < scaled(50) && !HasFailure(); ++i) {
+    EXPECT_EQ(in_child([] {
                 TraceWriter::forget_after_fork();
                 record_number(100);
               }),
@@ -172,7 +172,7 @@ TEST_F(TraceOfProcess, ForksBesideRecordingThreadsAreClean) {
   }
   is_done = true;
   for (auto& thread : threads) thread.join();
-  ASSERT_TRUE(writer->finish(std::chrono::seconds{60}));
+  ASSERT_TRUE(writer->finish(in_time));
   const auto numbers = numbers_in(in_folder("t"));
   EXPECT_EQ(numbers.size() + writer->totals().dropped, recorded);
   EXPECT_EQ(std::count(numbers.begin(), numbers.end(), 1), std::ssize(numbers));
@@ -190,7 +190,7 @@ TEST_F(TraceOfProcess, ExitFinishesTheTrace) {
     record_number(1);
     std::atexit([] {
       record_number(4);
-      until_the_end->finish();
+      until_the_end->finish(in_time);
       record_number(5);
     });
     ::fflush(nullptr);

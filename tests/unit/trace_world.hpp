@@ -13,12 +13,16 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "trace/format.hpp"
 #include "trace/reader.hpp"
 #include "trace/record.hpp"
 #include "trace/sink.hpp"
 
 namespace cuvmm::test {
+
+// The writer's thread may get no core for a while.
+inline constexpr Duration in_time{60'000'000};
 
 // Removed with its contents at the end.
 class OwnFolder {
