@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/printable.hpp"
+
 namespace cuvmm::cli {
 
 // Exit statuses.
@@ -22,9 +24,6 @@ bool is_capable_terminal(int stream);
 // The characters that a terminal with this environment can show.
 enum class Letters { Ascii, Unicode };
 Letters letters_here();
-
-// Replaces control characters and invalid UTF-8 by question marks.
-std::string printable(std::string_view text);
 
 // Whether to use colours on the stream: a terminal that is not dumb, and no NO_COLOR in the
 // environment.

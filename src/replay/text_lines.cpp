@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <deque>
+
+#include "base/kept_text.hpp"
+#include "base/printable.hpp"
 
 namespace cuvmm::replay {
 namespace {
@@ -19,12 +21,6 @@ gzFile zlib_file(void* file) {
   return static_cast<gzFile>(file);
 }
 
-// An Error's text must live as long as the process. Reading a file stops at its first error.
-const char* kept_text(std::string text) {
-  static auto* all = new std::deque<std::string>;
-  return all->emplace_back(std::move(text)).c_str();
-}
-
 struct CloseGzip {
   void operator()(gzFile file) const { ::gzclose_r(file); }
 };
@@ -33,7 +29,7 @@ using GzipFile = std::unique_ptr<std::remove_pointer_t<gzFile>, CloseGzip>;
 }  // namespace
 
 Error unreadable(const std::string& why) {
-  return Error::invalid(reading, kept_text(why));
+  return Error::invalid(reading, kept_error_text(printable(why)));
 }
 
 Result<std::string> read_whole(const std::string& path, Size most_bytes) {
@@ -85,7 +81,8 @@ Result<TextLines> TextLines::open(const std::string& path) {
 }
 
 Error TextLines::error_at(std::uint64_t line, const std::string& why) {
-  return Error::invalid(reading, kept_text("line " + std::to_string(line) + ": " + why));
+  return Error::invalid(reading,
+                        kept_error_text("line " + std::to_string(line) + ": " + printable(why)));
 }
 
 Result<void> TextLines::read_more() {
