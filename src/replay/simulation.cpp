@@ -5,16 +5,15 @@
 
 #include <cstdlib>
 
+#include "base/sim_options.hpp"
+
 namespace cuvmm::replay {
 namespace {
 
 // Results must depend on the trace and the request only, not on the caller's environment, so this
 // overrides all settings of the simulated driver. It reads them at its first call.
 void set_up(Size card_memory) {
-  for (const char* name : {"VMM_SIM_DRIVER", "VMM_SIM_ORDER", "VMM_SIM_FAULT", "VMM_SIM_DELAY",
-                           "VMM_SIM_LEAKS", "VMM_SIM_GRANULARITY", "VMM_SIM_LOG_LEVEL"}) {
-    ::unsetenv(name);
-  }
+  for (const OptionRow& row : SimOptions::rows()) ::unsetenv(row.name);
   ::setenv("VMM_SIM_DEVICES", "1", 1);
   ::setenv("VMM_SIM_BACKING", "none", 1);
   ::setenv("VMM_SIM_MEMORY", std::to_string(card_memory).c_str(), 1);

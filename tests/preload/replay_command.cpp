@@ -5,7 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "base/size.hpp"
+#include "base/sim_options.hpp"
 #include "preload/run_program.hpp"
 
 namespace cuvmm::test {
@@ -88,6 +88,15 @@ TEST_P(ReplayPolicy, DoesNotAskTheEnvironmentForTheCard) {
                                  {"VMM_SIM_FAULT", "cuMemAlloc:3=CUDA_ERROR_OUT_OF_MEMORY"}});
   EXPECT_EQ(plain.status, 0);
   EXPECT_EQ(other.out, plain.out);
+}
+
+// The simulated driver warns of values that it cannot read.
+TEST_P(ReplayPolicy, ObeysNoOptionOfTheSimulatedDriver) {
+  Variables unreadable;
+  for (const OptionRow& row : SimOptions::rows()) unreadable[row.name] = "/";
+  const Finished finished = replay({small_trace(), "--policy", GetParam()}, unreadable);
+  EXPECT_EQ(finished.status, 0);
+  EXPECT_EQ(finished.err, "");
 }
 
 TEST(ReplayCommand, LimitMayBeAMultipleOfThePeakOfLiveBytes) {
