@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/any_trace.hpp"
 
+#include <filesystem>
+
+#include "cli/output.hpp"
 #include "replay/file_kind.hpp"
 
 namespace cuvmm::cli {
@@ -59,6 +62,17 @@ Result<view::Recording> open_any_recording(const std::string& path) {
   AnyTrace any = TRY(open_any_trace(path));
   if (auto* const ours = std::get_if<view::Recording>(&any)) return std::move(*ours);
   return recording_of(std::get<replay::ReplayTrace>(any));
+}
+
+bool would_overwrite(const std::string& out, const std::vector<std::string>& traces) {
+  if (out == "-") return false;  // standard output
+  for (const std::string& trace : traces) {
+    std::error_code none;  // a file that does not exist is no other's
+    if (!std::filesystem::equivalent(out, trace, none)) continue;
+    say(out + ": this is the trace itself; name another file to write");
+    return true;
+  }
+  return false;
 }
 
 }  // namespace cuvmm::cli

@@ -5,6 +5,7 @@
 
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "replay/read_trace.hpp"
 #include "view/recording.hpp"
@@ -18,5 +19,8 @@ Result<AnyTrace> open_any_trace(const std::string& path);
 
 // Opens either as a recording, for commands that show or export events.
 Result<view::Recording> open_any_recording(const std::string& path);
+
+// Whether a file that is to be written is one of the traces. Says so on standard error.
+bool would_overwrite(const std::string& out, const std::vector<std::string>& traces);
 
 }  // namespace cuvmm::cli

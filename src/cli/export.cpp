@@ -43,6 +43,7 @@ Result<void> write(view::Recording& recording, view::ExportFormat format, view::
 }
 
 int export_to(const ExportRequest& request) {
+  if (would_overwrite(request.out, {request.trace})) return exit_usage;
   auto recording = open_any_recording(request.trace);
   if (!recording) {
     say(request.trace + ": " + recording.error().text());

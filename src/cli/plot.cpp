@@ -95,6 +95,7 @@ int plot(const PlotRequest& request) {
     say(request.out + ": a picture's name ends in .png, .svg or .html; in .json its data does");
     return exit_usage;
   }
+  if (would_overwrite(request.out, request.traces)) return exit_usage;
   std::vector<view::Picture> pictures;
   for (const std::string& trace : request.traces) {
     auto picture = picture_of(trace, request);

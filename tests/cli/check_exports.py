@@ -7,8 +7,9 @@ import json
 import os
 import pickle
 import pickletools
+import shutil
 
-from cli_support import CliTest, cuvmm, frag_trace, main
+from cli_support import CliTest, cuvmm, frag_trace, main, text
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 READER = os.path.join(ROOT, ".venv", "viewers", "_memory_viz.py")  # tools/setup.sh fetches it
@@ -28,6 +29,22 @@ def pytorchs_reader():
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
     return module
+
+
+class OwnInput(CliTest):
+    def test_no_command_overwrites_the_trace_that_it_reads(self):
+        trace = self.path("keep.json")
+        shutil.copy(frag_trace("vmm"), trace)
+        os.symlink(trace, self.path("link.json"))
+        with open(trace, "rb") as file:
+            before = file.read()
+        for out in (trace, self.path("link.json")):
+            for words in (("export", "--format", "csv"), ("plot",)):
+                finished = cuvmm(*words, trace, "-o", out)
+                self.assertEqual(finished.returncode, 2, words)
+                self.assertIn("this is the trace itself", text(finished.stderr))
+        with open(trace, "rb") as file:
+            self.assertEqual(file.read(), before)
 
 
 class Segments:
