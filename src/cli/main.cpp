@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 
 #include "cli/commands.hpp"
+#include "cli/help_format.hpp"
+#include "cli/output.hpp"
 #include "cuvmm/version.h"
 
 namespace cuvmm::cli {
@@ -50,8 +54,16 @@ int run(int count, char** words) {
 }  // namespace cuvmm::cli
 
 int main(int count, char** words) {
+// A full disk must not look like success. `exit_status` is the command's.
+int with_written_output(int exit_status) {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_status;
+  say(std::string{"standard output: "} + (errno != 0 ? std::strerror(errno) : "write failed"));
+  return exit_status == 0 ? exit_failed : exit_status;
+}
+
   try {
-    return cuvmm::cli::run(count, words);
+    return cuvmm::cli::with_written_output(cuvmm::cli::run(count, words));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "cuvmm: %s\n", error.what());
     return 1;

@@ -2,6 +2,7 @@
 """What a new user meets in the first hour: errors name the remedy, and messages are accurate."""
 
 import os
+import subprocess
 import tempfile
 
 from cli_support import BUILD, CliTest, cuvmm, main, text
@@ -80,6 +81,63 @@ class Frameworks(CliTest):
     def said(self, **variables):
         finished = cuvmm("run", "--sim", "--frameworks", "--", "true", env=variables,
                          without=("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"))
+class Options(CliTest):
+    def test_a_misspelt_option_is_a_warning(self):
+        misspelt = {"VMM_LIMT": "1G"}
+        for words in (("config",), ("run", "--sim", "--", "true")):
+            finished = cuvmm(*words, env=misspelt)
+            self.assertEqual(finished.returncode, 0)
+            self.assertIn("cuvmm: VMM_LIMT: there is no such option", text(finished.stderr))
+
+    def test_values_of_config_stand_in_one_column(self):
+        lines = self.good("config").splitlines()
+        values = lines[0].index("VALUE")
+        for line in lines[1:]:
+            if line:
+                self.assertEqual(line[values - 1], " ", line)
+                self.assertNotEqual(line[values], " ", line)
+
+
+class Numbers(CliTest):
+    def refused(self, *words):
+        finished = cuvmm(*words)
+        self.assertEqual(finished.returncode, 2, words)
+        self.assert_one_line(finished.stderr)
+        return text(finished.stderr)
+
+    def test_a_number_out_of_range_names_its_flag(self):
+        for number in ("99999999999999999999", "0", "-1", "x"):
+            self.assertIn(f"cuvmm: --top={number}: allowed is a number from 1",
+                          self.refused("stats", f"--top={number}", "run.trace"))
+        self.assertIn("--top=5", self.refused("stats", "--top", "5", "run.trace"))
+        self.assertIn("--nonsense: not expected", self.refused("stats", "--nonsense", "run.trace"))
+        self.assertIn("cuvmm: --web=abc: allowed", self.refused("top", "--web=abc"))
+
+
+class Help(CliTest):
+    def test_shows_no_notes_of_the_parser(self):
+        for command in self.good("generate", "commands").split():
+            shown = self.good(command, "--help")
+            for note in ("(1x)", "{10}", " in [", "Excludes:", "Needs:"):
+                self.assertNotIn(note, shown, command)
+
+    def test_usage_errors_begin_with_the_programs_name(self):
+        for words in ((), ("nonsense",), ("stats",), ("run", "--nonsense", "--", "true")):
+            finished = cuvmm(*words)
+            self.assertEqual(finished.returncode, 2)
+            self.assertTrue(text(finished.stderr).startswith("cuvmm: "), text(finished.stderr))
+
+
+class Output(CliTest):
+    def test_a_full_disk_is_an_error(self):
+        for words in (("config",), ("run", "--help"), ("--version",)):
+            with open("/dev/full", "wb") as full:
+                finished = subprocess.run([CUVMM, *words], stdout=full, stderr=subprocess.PIPE,
+                                          timeout=60, check=False)
+            self.assertEqual(finished.returncode, 1, words)
+            self.assertIn("No space left on device", text(finished.stderr))
+
+
         self.assertEqual(finished.returncode, 0)
         return text(finished.stderr)
 
