@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <nlohmann/json.hpp>
 
 #include "base/fd.hpp"
@@ -47,11 +48,11 @@ class Player {
 
   Result<Played> play(PolicyName policy, Size limit) const {
     int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) return failed();
+    if (::pipe2(ends, O_CLOEXEC) != 0) return no_process();
     const Fd reading{ends[0]};
     Fd writing{ends[1]};
     const pid_t child = ::fork();
-    if (child < 0) return failed();
+    if (child < 0) return no_process();
     if (child == 0) {
       const Played played = play_here(policy, limit);
       const bool is_told = ::write(writing.number(), &played, sizeof played) == sizeof played;
@@ -63,13 +64,13 @@ class Player {
     int status = 0;
     while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
-    if (got != sizeof played || status != 0) return failed();
-    return played;
+    if (got == sizeof played && status == 0) return played;
+    return Error::invalid("play a trace", "the process that played it failed");
   }
 
  private:
-  static Error failed() {
-    return {.kind = ErrorKind::SystemFailed, .system_code = errno, .doing = "play a trace"};
+  static Error no_process() {
+    return {.kind = ErrorKind::SystemFailed, .system_code = errno, .doing = "start a process"};
   }
   Played play_here(PolicyName policy, Size limit) const {
     const auto made =
@@ -117,11 +118,14 @@ Result<std::vector<PolicyNeed>> needs_of(const AdviceFacts& facts, const Player&
   ProgressBar bar{"playing"};
   for (const PolicyName policy : policies) {
     bar.show(static_cast<double>(needs.size()) / static_cast<double>(policies.size()));
-    PolicyNeed need{.policy = policy, .peak = TRY(player.play(policy, unlimited)).peak};
-    need.least = TRY(least_of(player, need, facts.live_peak));
-    need.fits = need.least <= facts.limit;
-    // The limit lies between two of the tried ones, so try the limit itself.
-    if (!need.fits && facts.limit >= std::max(facts.live_peak, usual_granule) &&
+    const Played played = TRY(player.play(policy, unlimited));
+    PolicyNeed need{.policy = policy, .peak = played.peak, .least = unlimited};
+    if (played.completed) need.least = TRY(least_of(player, need, facts.live_peak));
+    need.fits = need.least != unlimited && need.least <= facts.limit;
+    // The limit lies between two of the tried ones, or beyond the modelled card, so try the limit
+    // itself.
+    if (!need.fits && facts.limit != unlimited &&
+        facts.limit >= std::max(facts.live_peak, usual_granule) &&
         TRY(player.play(policy, facts.limit)).completed) {
       need.fits = true;
       need.least = facts.limit;
@@ -140,12 +144,13 @@ void print_advice(const AdviceFacts& facts, const ReplayTrace& trace,
   }
   const bool has_limit = facts.limit != unlimited;
   if (has_limit) fmt::print("limit {}\n", print_size(facts.limit));
-  fmt::print("\n{:<12} {:>14} {:>14}{}\n", "policy", "takes freely", "suffices",
+  fmt::print("\n{:<12} {:>14} {:>19}{}\n", "policy", "unlimited", "least that suffices",
              has_limit ? "   within the limit" : "");
   for (const PolicyNeed& need : facts.needs) {
     const char* const fits = need.fits ? "   yes" : "   no";
-    fmt::print("{:<12} {:>14} {:>14}{}\n", name_of(need.policy), print_size(need.peak),
-               print_size(need.least), has_limit ? fits : "");
+    fmt::print("{:<12} {:>14} {:>19}{}\n", name_of(need.policy), print_size(need.peak),
+               need.least == unlimited ? "none tried" : print_size(need.least),
+               has_limit ? fits : "");
   }
   fmt::print("\n{}\n", advice.text);
   if (!advice.setting.empty()) fmt::print("\n  {}\n", advice.setting);
@@ -157,8 +162,9 @@ nlohmann::json as_json(const AdviceFacts& facts, const ReplayTrace& trace,
   for (const PolicyNeed& need : facts.needs) {
     nlohmann::json one = {{"policy", name_of(need.policy)},
                           {"physical_peak_bytes", need.peak},
-                          {"least_bytes", need.least},
+                          {"least_bytes", nullptr},
                           {"fits", nullptr}};
+    if (need.least != unlimited) one["least_bytes"] = need.least;
     if (facts.limit != unlimited) one["fits"] = need.fits;
     policies.push_back(std::move(one));
   }
@@ -228,7 +234,8 @@ void add_advise(CLI::App& app, int& exit_status) {
       "TRACE is what `cuvmm replay` plays: a trace of cuvmm, a memory snapshot or history of\n"
       "PyTorch, a log of RMM. It is played to each policy that makes sense for it, without a "
       "limit\n"
-      "and with some. \"takes freely\" is what a policy takes where there is enough, \"suffices\"\n"
+      "and with some. \"unlimited\" is what a policy takes without a limit, \"least that "
+      "suffices\"\n"
       "the least of the tried limits with which it serves everything.\n"
       "\n"
       "Examples:\n"
@@ -242,9 +249,11 @@ void add_advise(CLI::App& app, int& exit_status) {
       "\n"
       "Exit status: 0 with any advice; 1 when the trace cannot be read; 2 on wrong usage.");
   command
-      ->add_option("--limit", request->limit,
-                   "physical memory: 16G, or 1.02x for a multiple of the trace's peak of live "
-                   "bytes; default: the memory at the first refused request, if any")
+      ->add_option(
+          "--limit", request->limit,
+          "physical memory: 16G, or 1.02x for a multiple of the trace's peak of live "
+          "bytes; default: the most that the program could have when a request was refused, if "
+          "one was")
       ->type_name("SIZE|FACTORx");
   command->add_flag("--json", request->json, "print one JSON object");
   command->add_option("trace", request->trace, "what to judge")->required()->type_name("TRACE");

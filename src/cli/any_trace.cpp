@@ -30,7 +30,7 @@ TraceRecord record_of(const replay::RefusedAllocation& refusal) {
           .result = 2,  // CUDA_ERROR_OUT_OF_MEMORY
           .size = refusal.size,
           .stream = refusal.stream,
-          .other = refusal.available};
+          .other = refusal.available.value_or(0)};
 }
 
 view::Recording recording_of(const replay::ReplayTrace& trace) {

@@ -10,6 +10,7 @@
 #include "cli/output.hpp"
 #include "cli/replay_request.hpp"
 #include "replay/make_policy.hpp"
+#include "replay/measured_card.hpp"
 #include "replay/read_trace.hpp"
 
 namespace cuvmm::cli {
@@ -42,6 +43,7 @@ nlohmann::json as_json(const PolicySettings& settings, const ReplayTrace& trace,
                            {"retries", outcome.counters.retries},
                            {"compacted_blocks", outcome.counters.compacted_blocks},
                            {"modelled_us", outcome.counters.modelled_us},
+                           {"frees_left_out", trace.frees_left_out},
                            {"duration_us", trace.duration_us}};
   if (settings.limit != unlimited) object["limit_bytes"] = settings.limit;
   if (!outcome.completed) {
@@ -63,9 +65,10 @@ std::string times(Size bytes, Size of) {
 
 std::string share(double part_us, std::uint64_t whole_us) {
   if (whole_us == 0) return {};
-  return fmt::format("{:.2f}% of the trace's {:.1f} s",
-                     100 * part_us / static_cast<double>(whole_us),
-                     static_cast<double>(whole_us) / 1e6);
+  const double whole_ms = static_cast<double>(whole_us) / 1000;
+  return fmt::format(", {:.2f}% of the trace's {}", 100 * part_us / static_cast<double>(whole_us),
+                     whole_ms < 1000 ? fmt::format("{:.3g} ms", whole_ms)
+                                     : fmt::format("{:.1f} s", whole_ms / 1000));
 }
 
 void print_summary(const PolicySettings& settings, const ReplayTrace& trace,
@@ -75,8 +78,13 @@ void print_summary(const PolicySettings& settings, const ReplayTrace& trace,
   print_figure("events played", fmt::format("{}", outcome.events),
                outcome.completed ? "all" : fmt::format("of {}", trace.events.size()));
   print_figure("peak of live bytes", print_size(trace.live_peak_bytes));
-  print_figure("limit", settings.limit == unlimited ? "none" : print_size(settings.limit),
-               settings.limit == unlimited ? "" : times(settings.limit, trace.live_peak_bytes));
+  if (settings.limit != unlimited) {
+    print_figure("limit", print_size(settings.limit), times(settings.limit, trace.live_peak_bytes));
+  } else {
+    const Size card = replay::memory_of_card(trace, unlimited);
+    const bool is_measured = card == replay::measured_card_memory;
+    print_figure("limit", is_measured ? "141 GB" : print_size(card), "(the card)");
+  }
   print_figure("peak of physical bytes", print_size(counters.physical_peak_bytes),
                times(counters.physical_peak_bytes, trace.live_peak_bytes));
   print_figure("memory taken", fmt::format("{}", counters.creates), "times");
@@ -84,10 +92,10 @@ void print_summary(const PolicySettings& settings, const ReplayTrace& trace,
     print_figure("free chunks moved", fmt::format("{}", counters.moves));
     print_figure("live blocks moved", fmt::format("{}", counters.compacted_blocks));
   } else if (settings.name != PolicyName::Driver) {
-    print_figure("cache given back", fmt::format("{}", counters.retries), "times, to go on");
+    print_figure("cache released", fmt::format("{}", counters.retries), "times to continue");
   }
   print_figure("time of driver calls", fmt::format("{:.1f} ms", counters.modelled_us / 1000),
-               "modelled, " + share(counters.modelled_us, trace.duration_us));
+               "modelled" + share(counters.modelled_us, trace.duration_us));
   if (trace.frees_left_out > 0) {
     print_figure("frees left out", fmt::format("{}", trace.frees_left_out),
                  "of memory from before the trace");
@@ -178,13 +186,13 @@ void add_replay(CLI::App& app, int& exit_status) {
       "Policies:\n"
       "  arena       cuvmm's own allocator, the real code, on the simulated driver\n"
       "  expandable  a model of PyTorch's allocator with expandable_segments:True\n"
-      "  caching     a model of PyTorch's allocator as it comes\n"
+      "  caching     a model of PyTorch's allocator with default settings\n"
       "  driver      cuMemAlloc and cuMemFree of the simulated driver\n"
       "\n"
       "Times are modelled from measurements on one H200, not measured.\n"
       "\n"
       "Exit status: 0 when the whole trace was played; 3 when memory was not enough; 2 on wrong\n"
-      "usage; 1 when the trace cannot be read or something of ours fails.");
+      "usage; 1 when the trace cannot be read or cuvmm fails.");
   command->add_option("--policy", words->policy, "the allocator")
       ->check(CLI::IsMember({"arena", "expandable", "caching", "driver"}))
       ->capture_default_str();

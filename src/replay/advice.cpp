@@ -2,6 +2,9 @@
 #include "replay/advice.hpp"
 
 #include <algorithm>
+#include <optional>
+
+#include "base/text.hpp"
 
 namespace cuvmm::replay {
 namespace {
@@ -19,7 +22,12 @@ const PolicyNeed* need_of(const AdviceFacts& facts, PolicyName policy) {
 // Within 5%, which is less than the memory that programs need in addition: modules, libraries, the
 // context.
 bool is_about(Size a, Size b) {
-  return a <= b + b / 20;
+  return a <= saturating_sum(b, b / 20);
+}
+
+// "12.2 GiB", or "more than 131 GiB" if the modelled card was too small for the policy.
+std::string text_of(const PolicyNeed& need) {
+  return need.least == unlimited ? "more than " + print_size(need.peak) : print_size(need.least);
 }
 
 constexpr const char* expandable_setting = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
@@ -29,28 +37,35 @@ std::string command_line(const AdviceFacts& facts, const char* more = "") {
   const bool pytorch = is_of_pytorch(facts.source);
   std::string line = "cuvmm run";
   if (pytorch) line += " --frameworks";
-  if (facts.limit != unlimited) line += " --limit " + std::to_string(facts.limit / MiB) + "M";
+  if (facts.limit != unlimited) {
+    line += " --limit " + std::to_string(round_up(facts.limit, usual_granule) / MiB) + "M";
+  }
   return line + more + (pytorch ? " -- python train.py" : " -- ./program");
 }
 
 std::string in_use_text(const AdviceFacts& facts) {
   if (!is_of_pytorch(facts.source)) return "allocating from the driver";
   return facts.is_expandable ? "PyTorch's allocator with expandable segments"
-                             : "PyTorch's allocator as it comes";
+                             : "PyTorch's allocator with default settings";
+}
+
+std::string with_capital(std::string text) {
+  if (!text.empty()) text.front() = upper(text.front());
+  return text;
 }
 
 Advice spill(const AdviceFacts& facts) {
   return {.verdict = AdviceVerdict::Spill,
           .text = "The program holds " + print_size(facts.live_peak) +
                   " at one time, and there are " + print_size(facts.limit) +
-                  ": no allocator makes that fit. cuvmm can keep the rest in the host's memory, at "
-                  "the price of speed; otherwise ask for less at a time (a smaller batch, "
+                  ": no allocator makes that fit. cuvmm can keep the rest in host memory, but the "
+                  "program runs slower; otherwise ask for less at a time (a smaller batch, "
                   "checkpointing), or use a larger card.",
           .setting = command_line(facts, " --spill host")};
 }
 
 Advice fits(const AdviceFacts& facts, const PolicyNeed& now) {
-  std::string text = "It fits: " + in_use_text(facts) + " needs " + print_size(now.least) + " of " +
+  std::string text = "It fits: " + in_use_text(facts) + " needs " + text_of(now) + " of " +
                      print_size(facts.limit) + ". cuvmm is not needed for it.";
   if (facts.was_refused) {
     text +=
@@ -60,19 +75,24 @@ Advice fits(const AdviceFacts& facts, const PolicyNeed& now) {
   return {.verdict = AdviceVerdict::Fits, .text = std::move(text), .setting = {}};
 }
 
-Advice expandable(const PolicyNeed& now, const PolicyNeed& need) {
-  return {.verdict = AdviceVerdict::Expandable,
-          .text = "PyTorch's allocator as it comes needs " + print_size(now.least) +
-                  ", for it cannot put free pieces together; with expandable segments " +
-                  print_size(need.least) +
-                  " are enough. Set that; cuvmm would gain no more for PyTorch alone.",
-          .setting = expandable_setting};
+Advice expandable(const PolicyNeed& now, const PolicyNeed& need, const PolicyNeed& arena) {
+  std::string text = "PyTorch's allocator with default settings needs " + text_of(now) +
+                     " because it cannot join free pieces. With expandable segments it needs " +
+                     text_of(need);
+  if (is_about(need.least, arena.least)) {
+    text += ". Set that; cuvmm would save no more for PyTorch alone.";
+  } else {
+    text += ", which is enough within this limit. cuvmm would need " + text_of(arena) + ".";
+  }
+  return {
+      .verdict = AdviceVerdict::Expandable, .text = std::move(text), .setting = expandable_setting};
 }
 
 Advice cuvmm_serves(const AdviceFacts& facts, const PolicyNeed& now, const PolicyNeed& arena) {
+  const char* const needs = is_of_pytorch(facts.source) ? " needs " : ", the program needs ";
   return {.verdict = AdviceVerdict::Cuvmm,
-          .text = "With " + in_use_text(facts) + " it needs " + print_size(now.least) +
-                  ", served by cuvmm " + print_size(arena.least) + ".",
+          .text = with_capital(in_use_text(facts)) + needs + text_of(now) +
+                  "; under cuvmm it needs " + text_of(arena) + ".",
           .setting = command_line(facts)};
 }
 
@@ -83,16 +103,19 @@ Advice too_fragmented(const AdviceFacts& facts) {
   return {.verdict = AdviceVerdict::TooFragmented,
           .text = "The program never holds more than " + print_size(facts.live_peak) +
                   ", but no policy serves it within " + print_size(facts.limit) + ": the best (" +
-                  std::string{name_of(best->policy)} + ") needs " + print_size(best->least) +
-                  ". With cuvmm what is missing can lie in the host's memory.",
+                  std::string{name_of(best->policy)} + ") needs " + text_of(*best) +
+                  ". cuvmm can keep the rest in host memory.",
           .setting = command_line(facts, " --spill host")};
 }
 
 Advice nothing_to_gain(const AdviceFacts& facts, const PolicyNeed& now) {
+  const std::string needs = in_use_text(facts) + " needs " + text_of(now) + " for the " +
+                            print_size(facts.live_peak) + " that the program holds. ";
   return {.verdict = AdviceVerdict::NothingToGain,
-          .text = "Hardly any memory is lost to fragmentation: " + in_use_text(facts) + " needs " +
-                  print_size(now.least) + " for " + print_size(facts.live_peak) +
-                  " that the program holds. Neither cuvmm nor another setting makes that less.",
+          .text = is_about(now.least, facts.live_peak)
+                      ? "Hardly any memory is lost to fragmentation: " + needs +
+                            "Neither cuvmm nor another setting makes that less."
+                      : with_capital(needs) + "No tried allocator needs less.",
           .setting = {}};
 }
 
@@ -100,7 +123,7 @@ Advice within_limit(const AdviceFacts& facts, const PolicyNeed& now, const Polic
                     const PolicyNeed* other) {
   if (facts.live_peak > facts.limit) return spill(facts);
   if (now.fits) return fits(facts, now);
-  if (other != nullptr && other->fits) return expandable(now, *other);
+  if (other != nullptr && other->fits) return expandable(now, *other, arena);
   return arena.fits ? cuvmm_serves(facts, now, arena) : too_fragmented(facts);
 }
 
@@ -108,7 +131,7 @@ Advice without_limit(const AdviceFacts& facts, const PolicyNeed& now, const Poli
                      const PolicyNeed* other) {
   if (is_about(now.least, facts.live_peak)) return nothing_to_gain(facts, now);
   if (other != nullptr && !is_about(now.least, other->least) && is_about(other->least, arena.least))
-    return expandable(now, *other);
+    return expandable(now, *other, arena);
   return is_about(now.least, arena.least) ? nothing_to_gain(facts, now)
                                           : cuvmm_serves(facts, now, arena);
 }
@@ -182,12 +205,13 @@ ReplayTrace with_refused_requests(const ReplayTrace& trace) {
 }
 
 Size memory_when_refused(const ReplayTrace& trace) {
-  Size most = 0;
+  std::optional<Size> most;
   for (const RefusedAllocation& refusal : trace.refusals) {
     const Size held = std::max(refusal.reserved, refusal.live);
-    if (refusal.available != 0) most = std::max(most, saturating_sum(held, refusal.available));
+    const auto had = refusal.available ? saturating_sum(held, *refusal.available) : trace.memory;
+    if (had) most = std::max(most.value_or(0), *had);
   }
-  return most == 0 ? unlimited : most;
+  return most.value_or(unlimited);
 }
 
 }  // namespace cuvmm::replay

@@ -13,7 +13,7 @@ namespace cuvmm::replay {
 struct PolicyNeed {
   PolicyName policy = PolicyName::Arena;
   Size peak = 0;      // physical memory, if unlimited
-  Size least = 0;     // the smallest memory tried that completed the trace
+  Size least = 0;     // the smallest memory tried that completed the trace; `unlimited`: none did
   bool fits = false;  // whether it fits the limit, if there is one
 };
 
@@ -51,7 +51,8 @@ Advice advise(const AdviceFacts& facts);
 
 // The trace as if its refused requests had been served and freed at once.
 ReplayTrace with_refused_requests(const ReplayTrace& trace);
-// The memory that the program had when it was refused some; `unlimited` if unknown.
+// The most memory that the program could have when it was refused some; `unlimited` if that is
+// unknown or nothing was refused.
 Size memory_when_refused(const ReplayTrace& trace);
 
 }  // namespace cuvmm::replay

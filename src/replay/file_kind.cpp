@@ -78,7 +78,7 @@ const char* name_of(FileKind kind) {
     case FileKind::CuvmmLog:
       return "a log of cuvmm";
     case FileKind::Pickle:
-      return "a pickle of Python's";
+      return "a Python pickle";
     case FileKind::PytorchTable:
       return "PyTorch's memory history, as a table";
     case FileKind::RmmLog:

@@ -9,18 +9,18 @@
 #include "replay/expandable_model.hpp"
 
 namespace cuvmm::replay {
-namespace {
 
-// The measured card's memory, or enough for a trace that is too large for it.
-Size memory_of_card_for(const ReplayTrace& trace) {
-  return std::max(measured_card_memory, round_up(2 * trace.live_peak_bytes, usual_granule));
+Size memory_of_card(const ReplayTrace& trace, Size limit) {
+  constexpr Size most = 64 * TiB;  // the simulated driver's addresses are bounded
+  const Size for_peak =
+      round_up(saturating_sum(trace.live_peak_bytes, trace.live_peak_bytes), usual_granule);
+  const Size card = std::max(measured_card_memory, for_peak);
+  return limit == unlimited ? card : std::max(card, round_up(std::min(limit, most), usual_granule));
 }
-
-}  // namespace
 
 Result<std::unique_ptr<Policy>> make_policy(const PolicySettings& settings,
                                             const ReplayTrace& trace) {
-  const Size card = memory_of_card_for(trace);
+  const Size card = memory_of_card(trace, settings.limit);
   const Size limit = std::min(settings.limit, card);
   switch (settings.name) {
     case PolicyName::Caching:

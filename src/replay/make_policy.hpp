@@ -20,12 +20,16 @@ inline std::string_view name_of(PolicyName name) {
 
 struct PolicySettings {
   PolicyName name = PolicyName::Arena;
-  Size limit = unlimited;           // physical memory; default: the card's
+  Size limit = unlimited;           // physical memory; `unlimited`: the card's
   Size chunk = 0;                   // for arena and expandable; 0: they choose
   Grow grow = Grow::Loose;          // for arena
   Compact compact = Compact::Auto;  // for arena
   std::string sim_driver;           // path of the simulated driver
 };
+
+// The memory of the modelled card: the measured one's, or enough for a trace that is too large for
+// it or a limit beyond it.
+Size memory_of_card(const ReplayTrace& trace, Size limit);
 
 // Creates a policy for that trace. A process can create only one policy that needs the simulated
 // driver (arena, driver).

@@ -25,6 +25,9 @@ constexpr RefusedOpcode textual_opcodes[] = {{'I', "INT"},    {'L', "LONG"},    
                                              {'S', "STRING"}, {'V', "UNICODE"}, {'p', "PUT"},
                                              {'g', "GET"}};
 
+constexpr std::size_t most_scanned = 256;    // keys and values of a dict without an index
+constexpr std::size_t longest_indexed = 64;  // bytes of a key
+
 const char* name_among(unsigned char code, std::span<const RefusedOpcode> opcodes) {
   for (const RefusedOpcode& one : opcodes) {
     if (one.code == code) return one.name;
@@ -56,12 +59,12 @@ class Pickle::Machine {
   }
   Error refused(unsigned char code) const {
     if (const char* const name = name_among(code, calling_opcodes)) {
-      return damaged(std::string{name} + " would run code of Python's; only plain values are read");
+      return damaged(std::string{name} + " would run Python code; cuvmm reads only plain values");
     }
     if (const char* const name = name_among(code, textual_opcodes)) {
       return damaged(std::string{name} + " is of protocol 0 or 1; 2 to 5 are read");
     }
-    return damaged("opcode " + std::to_string(code) + " is none of a plain value");
+    return damaged("opcode " + std::to_string(code) + " does not build a plain value");
   }
 
   template <class Number>
@@ -344,9 +347,29 @@ const std::vector<PickleValue>* Pickle::items(PickleValue value) const {
   return one.kind == Kind::List ? &lists_[one.list] : nullptr;
 }
 
+// A file may reference one large dict many times. Long keys are left out: one long text may be the
+// key of many dicts, and hashing it for each takes too long.
+const Pickle::Index& Pickle::index_of(std::uint32_t list) const {
+  const auto [entry, is_new] = indexes_.try_emplace(list);
+  if (is_new) {
+    const auto& pairs = lists_[list];
+    for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
+      const auto key = text(pairs[i]);
+      if (key && key->size() <= longest_indexed) entry->second[*key] = pairs[i + 1];
+    }
+  }
+  return entry->second;
+}
+
 std::optional<PickleValue> Pickle::get(PickleValue dict, std::string_view key) const {
   if (!is_dict(dict)) return {};
-  const auto& pairs = lists_[values_[dict].list];
+  const std::uint32_t list = values_[dict].list;
+  const auto& pairs = lists_[list];
+  if (pairs.size() > most_scanned && key.size() <= longest_indexed) {
+    const Index& index = index_of(list);
+    const auto found = index.find(key);
+    return found == index.end() ? std::nullopt : std::optional{found->second};
+  }
   for (std::size_t i = pairs.size(); i >= 2; i -= 2) {
     if (text(pairs[i - 2]) == key) return pairs[i - 1];
   }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,8 @@ using PickleValue = std::uint32_t;
 
 class Pickle {
  public:
+  static constexpr Size usual_most_bytes = 8 * GiB;
+
   // Protocols 2 to 5. `bytes` must outlive the result. InvalidArgument, with the position, if they
   // are not such a pickle; OutOfMemory if the values would take more than `most_bytes`.
   static Result<Pickle> read(std::string_view bytes, Size most_bytes = usual_most_bytes);
@@ -33,6 +36,7 @@ class Pickle {
   const std::vector<PickleValue>* items(PickleValue value) const;
   bool is_dict(PickleValue value) const { return values_[value].kind == Kind::Dict; }
   // Nothing if it is not a dict or has no such key. The last of equal keys counts.
+  // Not thread-safe: indexes a large dict at the first lookup.
   std::optional<PickleValue> get(PickleValue dict, std::string_view key) const;
 
  private:
@@ -50,10 +54,13 @@ class Pickle {
     Value() : number(0) {}
   };
 
-  static constexpr Size usual_most_bytes = 8 * GiB;
+  using Index = std::unordered_map<std::string_view, PickleValue>;
+
+  const Index& index_of(std::uint32_t list) const;
 
   std::vector<Value> values_;
   std::vector<std::vector<PickleValue>> lists_;
+  mutable std::unordered_map<std::uint32_t, Index> indexes_;  // of large dicts, by their lists
   PickleValue root_ = 0;
 };
 

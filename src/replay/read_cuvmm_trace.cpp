@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <optional>
 #include <unordered_map>
 
+#include "base/text.hpp"
 #include "replay/read_trace.hpp"
 #include "trace/context_ends.hpp"
 #include "trace/reader.hpp"
@@ -13,6 +15,21 @@ constexpr std::int16_t out_of_memory = 2;  // CUDA_ERROR_OUT_OF_MEMORY
 
 Kind kind_of(const TraceRecord& record) {
   return (record.flags & trace_flag::stream_ordered) != 0 ? Kind::StreamOrdered : Kind::Blocking;
+}
+
+// The memory that the device had for the program. Without serving, nothing obeys the limit.
+std::optional<Size> memory_of(const TraceHeader& header, std::int16_t ordinal) {
+  std::optional<Size> memory;
+  for (const TraceDevice& device : header.facts.devices) {
+    if (device.ordinal == ordinal && device.memory != 0) memory = device.memory;
+  }
+  if (!equal_in_any_case(header.mode, "vmm")) return memory;
+  for (const TraceOption& option : header.options) {
+    if (option.name != "VMM_LIMIT" || !memory) continue;
+    const auto limit = SizeLimit::parse(option.value);
+    if (limit) memory = std::min(*memory, limit->of(*memory));
+  }
+  return memory;
 }
 
 }  // namespace
@@ -52,13 +69,16 @@ Result<ReplayTrace> read_cuvmm_trace(const std::string& path) {
                       .size = record->size,
                       .stream = record->stream,
                       .kind = kind_of(*record)},
-                     record->other);
+                     {});
     } else if (record->event == TraceEvent::Free && is_device_memory(*record)) {
       builder.free(time_us, record->address);
       contexts.erase(record->address);
     }
   }
   TRY(reader.status());
+  if (device) {
+    if (const auto memory = memory_of(reader.header(), *device)) builder.memory(*memory);
+  }
   return builder.finish(Source::Cuvmm);
 }
 

@@ -40,6 +40,7 @@ Result<ReplayTrace> read_pytorch_history(TextLines& lines, std::string_view head
     if (!time_us) return lines.error("time_us is not a number: " + quoted(time));
     if (!at) return lines.error("address is not a hexadecimal number: " + quoted(address));
     if (!bytes) return lines.error("size is not a number: " + quoted(size));
+    if (*bytes > most_recorded_bytes) return lines.error("size is out of range: " + quoted(size));
     if (!stream_name) return lines.error("stream is not a number: " + quoted(stream));
     if (meaning == Meaning::Take || meaning == Meaning::GiveBack) {
       if (action == "segment_map") builder.is_expandable();
@@ -48,7 +49,7 @@ Result<ReplayTrace> read_pytorch_history(TextLines& lines, std::string_view head
       continue;
     }
     if (meaning == Meaning::Refused) {
-      builder.refuse({.time_us = *time_us, .size = *bytes, .stream = *stream_name}, 0);
+      builder.refuse({.time_us = *time_us, .size = *bytes, .stream = *stream_name}, {});
       continue;
     }
     if (meaning == Meaning::Free) {

@@ -2,7 +2,9 @@
 // torch.cuda.memory._snapshot(), as pickled by _dump_snapshot(): "segments" is the memory that
 // PyTorch held at the end, and "device_traces" is the history, one list per device.
 #include <algorithm>
+#include <filesystem>
 #include <limits>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -17,6 +19,10 @@ using Events = std::vector<PickleValue>;
 using pytorch::Meaning;
 
 constexpr Size most_snapshot_bytes = 4 * GiB;
+// What values may take of memory, for each byte of the file. Compressed snapshots of long trainings
+// take about 100.
+constexpr Size most_bytes_a_byte = 1024;
+constexpr Size always_allowed = 256 * MiB;
 constexpr const char* how_to_record =
     "it has no history: call torch.cuda.memory._record_memory_history() before what is to be "
     "recorded";
@@ -27,7 +33,7 @@ struct SnapshotEvent {
   std::uint64_t address = 0;
   Size size = 0;
   std::uint64_t stream = 0;
-  Size device_free = 0;
+  std::optional<Size> device_free;
 };
 
 class Snapshot {
@@ -106,9 +112,9 @@ class Snapshot {
   Result<std::uint64_t> field(PickleValue event, const char* name) {
     const auto value = pickle_.get(event, name);
     const auto number = value ? pickle_.number(*value) : std::nullopt;
-    if (!number) return event_error(std::string{name} + " is no number");
+    if (!number) return event_error(std::string{name} + " is not a number");
     // Sums of sizes must not overflow.
-    if (*number < 0 || *number > std::numeric_limits<std::int64_t>::max() / 2) {
+    if (*number < 0 || static_cast<Size>(*number) > most_recorded_bytes) {
       return event_error(std::string{name} + " is out of range");
     }
     return static_cast<std::uint64_t>(*number);
@@ -128,7 +134,9 @@ class Snapshot {
           std::max<std::int64_t>(std::min(number_or(one, "total_size", 0), most_reserved), 0));
       const auto blocks = pickle_.get(one, "blocks");
       const Events* const list = blocks ? pickle_.items(*blocks) : nullptr;
-      if (list == nullptr || blocks_at_end_.size() + list->size() > most_events_) continue;
+      if (list == nullptr) continue;
+      blocks_seen_ += list->size();  // segments may reference one list repeatedly
+      if (blocks_seen_ > most_events_) return;
       note_blocks(*list, number_or(one, "address", 0), number_or(one, "stream", 0));
     }
   }
@@ -206,6 +214,7 @@ class Snapshot {
   std::int64_t device_ = 0;
   std::vector<SnapshotEvent> events_;
   std::vector<SnapshotEvent> blocks_at_end_;
+  std::size_t blocks_seen_ = 0;
   Size reserved_at_end_ = 0;
   TraceBuilder builder_;
 };
@@ -218,8 +227,12 @@ Result<ReplayTrace> read_pytorch_snapshot(std::string_view bytes) {
 }
 
 Result<ReplayTrace> read_pytorch_snapshot_file(const std::string& path) {
+  std::error_code none;  // reading the file reports it
+  const auto size = std::filesystem::file_size(path, none);
   const std::string bytes = TRY(read_whole(path, most_snapshot_bytes));
-  return read_pytorch_snapshot(bytes);
+  const Size most = none ? always_allowed : always_allowed + most_bytes_a_byte * size;
+  const Pickle pickle = TRY(Pickle::read(bytes, std::min(most, Pickle::usual_most_bytes)));
+  return Snapshot{pickle, bytes.size()}.read();
 }
 
 }  // namespace cuvmm::replay

@@ -87,10 +87,11 @@ Result<ReplayTrace> read_rmm_log(TextLines& lines, std::string_view head) {
     if (!of_day) return lines.error("Time is not a time of day: " + quoted(time));
     if (!at) return lines.error("Pointer is not an address: " + quoted(pointer));
     if (!bytes) return lines.error("Size is not a number: " + quoted(size));
+    if (*bytes > most_recorded_bytes) return lines.error("Size is out of range: " + quoted(size));
     if (!stream_name) return lines.error("Stream is not a stream: " + quoted(stream));
     const std::uint64_t time_us = clock.since_first(*of_day);
     if (is_refused) {
-      builder.refuse({.time_us = time_us, .size = *bytes, .stream = *stream_name}, 0);
+      builder.refuse({.time_us = time_us, .size = *bytes, .stream = *stream_name}, {});
       continue;
     }
     if (*at == 0) continue;  // a request for no bytes

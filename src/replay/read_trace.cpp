@@ -5,6 +5,17 @@
 
 namespace cuvmm::replay {
 
+namespace {
+
+Error other_kind(FileKind kind) {
+  return unreadable(
+      std::string{"it is "} + name_of(kind) +
+      "; cuvmm reads its own traces, PyTorch's memory snapshots, and tables with the columns "
+      "time_us, action, address, size, stream or Thread, Time, Action, Pointer, Size, Stream");
+}
+
+}  // namespace
+
 Result<ReplayTrace> read_trace(const std::string& path) {
   const FileKind kind = TRY(kind_of_file(path));
   if (kind == FileKind::CuvmmTrace) return read_cuvmm_trace(path);
@@ -15,16 +26,15 @@ Result<ReplayTrace> read_trace(const std::string& path) {
                           "a log of cuvmm: `cuvmm stats` and `cuvmm plot` read it; allocations are "
                           "replayed from a trace (cuvmm run --trace FILE)");
   }
+  // Other files may have lines that are too long to read.
+  if (kind != FileKind::PytorchTable && kind != FileKind::RmmLog) return other_kind(kind);
   TextLines lines = TRY(TextLines::open(path));
   std::string_view line;
   if (!TRY(lines.next(line))) return Error::invalid("read trace", "the file is empty");
   const std::string head{line};
   if (is_pytorch_history(head)) return read_pytorch_history(lines, head);
   if (is_rmm_log(head)) return read_rmm_log(lines, head);
-  return unreadable(
-      std::string{"it is "} + name_of(kind) +
-      "; read are traces of cuvmm, PyTorch's memory snapshots, and tables with the columns "
-      "time_us, action, address, size, stream or Thread, Time, Action, Pointer, Size, Stream");
+  return other_kind(kind);
 }
 
 }  // namespace cuvmm::replay

@@ -2,6 +2,7 @@
 #include "replay/replay_trace.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace cuvmm::replay {
 
@@ -49,7 +50,7 @@ void TraceBuilder::free(std::uint64_t time_us, std::uint64_t address) {
   add(event);
 }
 
-void TraceBuilder::refuse(const Request& request, Size available) {
+void TraceBuilder::refuse(const Request& request, std::optional<Size> available) {
   trace_.duration_us = std::max(trace_.duration_us, request.time_us);
   trace_.refusals.push_back({.before = trace_.events.size(),
                              .time_us = request.time_us,
@@ -62,7 +63,10 @@ void TraceBuilder::refuse(const Request& request, Size available) {
 }
 
 void TraceBuilder::reserve(std::int64_t more) {
-  reserved_ += more;
+  if (__builtin_add_overflow(reserved_, more, &reserved_)) {
+    reserved_ = more > 0 ? std::numeric_limits<std::int64_t>::max()
+                         : std::numeric_limits<std::int64_t>::min() + 1;
+  }
   reserved_least_ = std::min(reserved_least_, reserved_);
   reserved_most_ = std::max(reserved_most_, reserved_);
 }

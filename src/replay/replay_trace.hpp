@@ -11,6 +11,9 @@
 
 namespace cuvmm::replay {
 
+// The largest size that a recording may contain: sums of two cannot overflow.
+inline constexpr Size most_recorded_bytes = Size{1} << 62;
+
 // The number of an allocation, in the order of the trace.
 using BlockId = std::uint32_t;
 
@@ -40,9 +43,9 @@ struct RefusedAllocation {
   Size size = 0;
   StreamId stream = 1;
   Kind kind = Kind::StreamOrdered;
-  Size reserved = 0;   // held by PyTorch at that time; 0: unknown
-  Size live = 0;       // held by the program at that time
-  Size available = 0;  // free on the card besides; 0: unknown
+  Size reserved = 0;              // held by PyTorch at that time; 0: unknown
+  Size live = 0;                  // held by the program at that time
+  std::optional<Size> available;  // free on the card besides, if it is known
 };
 
 // A program's requests in time order, from any source.
@@ -60,6 +63,7 @@ struct ReplayTrace {
   std::vector<RefusedAllocation> refusals;
   bool is_expandable = false;    // PyTorch ran with expandable_segments:True
   Size reserved_peak_bytes = 0;  // the most that PyTorch held; 0: unknown
+  std::optional<Size> memory;    // that the program could have: its limit or its device's memory
 };
 
 // Builds a trace from events that have addresses.
@@ -78,10 +82,11 @@ class TraceBuilder {
   void allocate(const Request& request);
   // Frees of memory that is not live are counted and left out.
   void free(std::uint64_t time_us, std::uint64_t address);
-  void refuse(const Request& request, Size available);
+  void refuse(const Request& request, std::optional<Size> available);
   // PyTorch took memory from the card, or gave it back.
   void reserve(std::int64_t more);
   void is_expandable() { trace_.is_expandable = true; }
+  void memory(Size bytes) { trace_.memory = bytes; }
   // Sets the memory that PyTorch held when the trace ended. finish() derives the initial memory.
   void reserved_at_end(Size bytes) { reserved_at_end_ = bytes; }
 

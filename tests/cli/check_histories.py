@@ -5,13 +5,18 @@ Every command that reads traces reads them and executes nothing in them. Any oth
 with an error that says what it is.
 """
 
+import gzip
 import json
 import os
 import pickle
+import shutil
 import zipfile
 
-from cli_support import CliTest, cuvmm, frag_trace, main, text
+from cli_support import BUILD, CliTest, cuvmm, frag_trace, main, text
 from histories import FRAGMENTED_PEAK, MIB, History, fragmented, rmm_log, steady
+
+
+FRAG = os.path.join(BUILD, "bin", "frag_test")
 
 
 class CallsWhenLoaded:
@@ -68,8 +73,44 @@ class Snapshots(CliTest):
             for words in (("stats",), ("replay",), ("advise",), ("plot", "-o", self.path("x.json"))):
                 finished = cuvmm(*words, path)
                 self.assertEqual(finished.returncode, 1, words)
-                self.assertRegex(text(finished.stderr), "GLOBAL would run code of Python's")
+                self.assertRegex(text(finished.stderr), "GLOBAL would run Python code")
         self.assertFalse(os.path.exists(made))
+
+    def test_a_small_file_cannot_take_much_memory(self):
+        path = self.path("bomb.pickle.gz")
+        with gzip.open(path, "wb", 9) as file:
+            file.write(b"\x80\x02")
+            for _ in range(60):
+                file.write(b"N0" * 500_000)
+            file.write(b"N.")
+        finished = cuvmm("stats", path)
+        self.assertEqual(finished.returncode, 1)
+        self.assertIn("the pickle holds too many values", text(finished.stderr))
+
+    def test_nothing_in_a_file_controls_the_terminal(self):
+        history = History()
+        history.event("\x1b[31m", addr=1, size=1)
+        with open(self.path("evil.csv"), "w", encoding="ascii") as file:
+            file.write("time_us,action,address,size,stream\n1,\x1b[31m,a0,1,0\n")
+        for path in (history.dump(self.path("evil.pickle")), self.path("evil.csv")):
+            finished = cuvmm("stats", path)
+            self.assertEqual(finished.returncode, 1)
+            self.assertIn("no action is called '?[31m'", text(finished.stderr))
+        trace = self.path("evil.trace")
+        program = self.path("\x1b[31m")
+        shutil.copy(FRAG, program)
+        cuvmm("run", "-q", "--sim=memory=64M", "--trace", trace, "--", program)
+        self.assertNotIn("\x1b", self.good("stats", trace))
+
+    def test_a_size_out_of_range_is_refused(self):
+        most = 2**64 - 1
+        with open(self.path("large.csv"), "w", encoding="ascii") as file:
+            file.write(f"time_us,action,address,size,stream\n1,alloc,a0,{most},0\n")
+        for path in (self.path("large.csv"),
+                     rmm_log(self.path("rmm.csv"), [("allocate", 0x1000, most)])):
+            finished = cuvmm("stats", path)
+            self.assertEqual(finished.returncode, 1)
+            self.assertIn(f"ize is out of range: '{most}'", text(finished.stderr))
 
     def test_a_snapshot_without_history_says_how_to_record_one(self):
         finished = cuvmm("stats", History().dump(self.path("none.pickle")))
@@ -90,17 +131,21 @@ class Snapshots(CliTest):
             file.write(b'{"a": 1}\n')
         with open(self.path("list.pickle"), "wb") as file:
             pickle.dump([1, 2], file)
+        with open(self.path("long.json"), "wb") as file:
+            file.write(b'{"a": "' + b"x" * 10_000 + b'"}')
         with open(self.path("empty"), "wb"):
             pass
         with zipfile.ZipFile(self.path("model.pt"), "w") as archive:
             archive.writestr("data.pkl", b"x")
         for name, kind in (("plain", "it is of an unknown kind"), ("model.json", "it is JSON"),
+                           ("long.json", "it is JSON"),
+                           (os.path.join(BUILD, "bin", "cuvmm"), "it is a program"),
                            ("list.pickle", "no memory snapshot of PyTorch's"),
                            ("empty", "the file is empty"), ("none", "No such file"),
                            ("model.pt", r"a zip archive, as torch\.save\(\) writes them")):
             for words in (("stats",), ("replay",), ("advise",), ("plot", "-o", self.path("x.json")),
                           ("export", "--format", "csv", "-o", self.path("x.csv"))):
-                finished = cuvmm(*words, self.path(name))
+                finished = cuvmm(*words, os.path.abspath(name) if "/" in name else self.path(name))
                 self.assertEqual(finished.returncode, 1, (words, name))
                 self.assert_one_line(finished.stderr)
                 self.assertRegex(text(finished.stderr), kind)
@@ -152,9 +197,26 @@ class Advise(CliTest):
         self.assertEqual(advice["refused_allocations"], 1)
         self.assertEqual(advice["verdict"], "spill")
 
+    def test_a_refusal_in_a_trace_of_cuvmm_limits_to_the_device_or_the_limit(self):
+        native = self.json_of("advise", "--json", frag_trace("monitor"))
+        self.assertGreater(native["refused_allocations"], 0)
+        self.assertEqual(native["limit_bytes"], 64 * MIB)
+        trace = self.path("limited.trace")
+        cuvmm("run", "--sim=memory=64M", "--limit", "32M", "--trace", trace, "--", FRAG)
+        limited = self.json_of("advise", "--json", trace)
+        self.assertGreater(limited["refused_allocations"], 0)
+        self.assertEqual(limited["limit_bytes"], 32 * MIB)
+
+    def test_tries_a_limit_beyond_the_modelled_card(self):
+        path = rmm_log(self.path("rmm.csv"),
+                       [("allocate", 0x1000 * (i + 1), 100 << 30) for i in range(4)])
+        replayed = self.json_of("replay", "--json", path, "--limit", "1T", "--policy", "driver")
+        self.assertTrue(replayed["completed"])
+        self.assertEqual(self.verdict(path, "--limit", "1T")[0], "fits")
+
     def test_recommends_cuvmm_for_a_native_trace(self):
         trace = frag_trace("monitor")
-        verdict, setting = self.verdict(trace)
+        verdict, setting = self.verdict(trace, "--limit", "70M")
         self.assertEqual(verdict, "cuvmm", self.good("advise", trace))
         self.assertIn("cuvmm run", setting)
 

@@ -59,6 +59,49 @@ TEST(Advice, NamesTheCommandIfOnlyCuvmmFits) {
   EXPECT_EQ(program.setting, "cuvmm run -- ./program");
 }
 
+TEST(Advice, SaysWhatCuvmmWouldNeedIfItNeedsLess) {
+  const Advice better = advise(of_pytorch(40 * GiB, 22 * GiB, 17 * GiB, 24 * GiB));
+  EXPECT_EQ(better.verdict, AdviceVerdict::Expandable);
+  EXPECT_NE(better.text.find("which is enough within this limit. cuvmm would need 17.0 GiB."),
+            std::string::npos)
+      << better.text;
+  const Advice equal = advise(of_pytorch(40 * GiB, 17 * GiB, 17 * GiB, 24 * GiB));
+  EXPECT_NE(equal.text.find("cuvmm would save no more"), std::string::npos) << equal.text;
+}
+
+TEST(Advice, SaysWhetherFragmentationOrTheLackOfAnythingBetterIsTheReason) {
+  const Advice tight = advise(of_program(16 * GiB, 16 * GiB));
+  EXPECT_NE(tight.text.find("Hardly any memory is lost"), std::string::npos) << tight.text;
+  const Advice loose = advise(of_pytorch(24 * GiB, 24 * GiB, 24 * GiB));
+  EXPECT_EQ(loose.verdict, AdviceVerdict::NothingToGain);
+  EXPECT_EQ(loose.text,
+            "PyTorch's allocator with default settings needs 24.0 GiB for the 16.0 GiB that the "
+            "program holds. No tried allocator needs less.");
+}
+
+TEST(Advice, ClaimsNothingOfAPolicyThatCompletedWithNoMemory) {
+  AdviceFacts facts = of_program(17 * GiB, 17 * GiB, 20 * GiB);
+  facts.needs[0].least = unlimited;
+  facts.needs[0].fits = false;
+  const Advice advice = advise(facts);
+  EXPECT_EQ(advice.verdict, AdviceVerdict::Cuvmm);
+  EXPECT_NE(advice.text.find("more than 17.0 GiB"), std::string::npos) << advice.text;
+}
+
+TEST(Advice, NamesALimitOfWholeChunks) {
+  EXPECT_EQ(advise(of_program(17 * GiB, 17 * GiB, 100)).setting,
+            "cuvmm run --limit 2M --spill host -- ./program");
+}
+
+TEST(Advice, TheCardHasAtLeastTheLimit) {
+  ReplayTrace trace;
+  const Size card = memory_of_card(trace, unlimited);
+  EXPECT_EQ(memory_of_card(trace, 16 * GiB), card);
+  EXPECT_EQ(memory_of_card(trace, 200 * GiB), 200 * GiB);
+  trace.live_peak_bytes = 150 * GiB;
+  EXPECT_EQ(memory_of_card(trace, unlimited), 300 * GiB);
+}
+
 TEST(Advice, SuggestsSpillingBeyondTheCard) {
   const Advice advice = advise(of_program(17 * GiB, 17 * GiB, 12 * GiB));
   EXPECT_EQ(advice.verdict, AdviceVerdict::Spill);
@@ -92,6 +135,19 @@ TEST(Advice, CountsRefusedRequestsAsIfServed) {
   EXPECT_EQ(served.events[2].action, Action::Free);
   EXPECT_EQ(memory_when_refused(trace), 10 * MiB);
   EXPECT_EQ(memory_when_refused(served), unlimited);
+}
+
+TEST(Advice, KnowsTheMemoryAtARefusal) {
+  const auto memory = [](std::optional<Size> available, std::optional<Size> of_device) {
+    TraceBuilder builder;
+    builder.allocate({.time_us = 1, .address = 1, .size = 4 * MiB});
+    builder.refuse({.time_us = 2, .size = 8 * MiB}, available);
+    if (of_device) builder.memory(*of_device);
+    return memory_when_refused(builder.finish());
+  };
+  EXPECT_EQ(memory({}, {}), unlimited);
+  EXPECT_EQ(memory(0, {}), 4 * MiB);  // the card was full
+  EXPECT_EQ(memory({}, 64 * MiB), 64 * MiB);
 }
 
 }  // namespace

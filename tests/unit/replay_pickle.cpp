@@ -68,8 +68,8 @@ TEST(Pickle, OpcodesThatRunCodeAreRefusedByName) {
       "\x80\x02"
       "cos\nsystem\nq\0X\2\0\0\0idq\1\x85q\2Rq\3."s;
   EXPECT_EQ(refusal(calls_system),
-            "read trace: invalid argument (the pickle, at byte 2: GLOBAL would run code of "
-            "Python's; only plain values are read)");
+            "read trace: invalid argument (the pickle, at byte 2: GLOBAL would run Python "
+            "code; cuvmm reads only plain values)");
   for (const auto& [code, name] :
        std::initializer_list<std::pair<const char*, const char*>>{{"\x93", "STACK_GLOBAL"},
                                                                   {"R", "REDUCE"},
@@ -82,7 +82,8 @@ TEST(Pickle, OpcodesThatRunCodeAreRefusedByName) {
                                                                   {"Q", "BINPERSID"},
                                                                   {"\x82", "EXT1"}}) {
     const std::string said = refusal("\x80\x04NN"s + code + "x\n.");
-    EXPECT_NE(said.find("at byte 4: "s + name + " would run code"), std::string::npos) << said;
+    EXPECT_NE(said.find("at byte 4: "s + name + " would run Python code"), std::string::npos)
+        << said;
   }
   EXPECT_NE(refusal("\x80\x02I1\n.").find("INT is of protocol 0 or 1"), std::string::npos);
   EXPECT_NE(refusal("\x80\x09N.").find("protocol 9; 2 to 5 are read"), std::string::npos);
@@ -115,6 +116,25 @@ TEST(Pickle, NoMoreMemoryIsTakenThanIsAllowed) {
   const auto refused = Pickle::read(bytes, 64 * KiB);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind, ErrorKind::OutOfMemory);
+}
+
+TEST(Pickle, LargeDictsAreSearchedByAnIndexWithTheSameResult) {
+  constexpr int count = 100'000;
+  std::string bytes = "\x80\x02}("s;
+  for (int i = 0; i < count; ++i) {
+    const std::string key = std::to_string(i % (count / 2));
+    bytes += "U"s + static_cast<char>(key.size()) + key + "J";
+    bytes.append(reinterpret_cast<const char*>(&i), sizeof i);
+  }
+  bytes += "u.";
+  const auto pickle = Pickle::read(bytes);
+  ASSERT_TRUE(pickle);
+  for (int i = 0; i < count; ++i) {  // takes minutes if each scans the dict
+    const auto value = pickle->get(pickle->root(), std::to_string(i));
+    ASSERT_EQ(value.has_value(), i < count / 2) << i;
+    if (value) EXPECT_EQ(pickle->number(*value), i + count / 2);
+  }
+  EXPECT_FALSE(pickle->get(pickle->root(), std::string(1000, 'x')));
 }
 
 // Writes snapshots as pickle.dumps(VALUE, 2) would.
