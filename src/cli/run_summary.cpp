@@ -62,8 +62,12 @@ void print_one(const std::string& path) {
                   static_cast<double>(memory.last_time_ns) / 1e9, note_on_times(trace->header())),
       Tone::Strong, STDERR_FILENO));
   line("peak requested", print_size(memory.live_peak_bytes));
+  const std::string spilled =
+      memory.spilled_peak_bytes == 0
+          ? ""
+          : fmt::format(" and {} spilled", print_size(memory.spilled_peak_bytes));
   line("peak physical",
-       fmt::format("{}, {:.1f}% of it used", print_size(memory.physical_peak_bytes),
+       fmt::format("{}{}, {:.1f}% of it used", print_size(memory.physical_peak_bytes), spilled,
                    100 * memory.utilisation()));
   line("allocations", fmt::format("{}, {} refused", memory.allocations, memory.failed_allocations));
   const auto counted = [&](TraceEvent event) { return work.of(event).count; };

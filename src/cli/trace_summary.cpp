@@ -7,7 +7,8 @@ namespace cuvmm::cli {
 
 void TraceSummary::counted(const view::MemorySums& sums, std::uint64_t) {
   live_peak_bytes = std::max(live_peak_bytes, sums.requested);
-  physical_peak_bytes = std::max(physical_peak_bytes, sums.physical);
+  physical_bytes_ = sums.physical;
+  physical_peak_bytes = std::max(physical_peak_bytes, physical_bytes_);
 }
 
 void TraceSummary::add(const TraceRecord& record) {
@@ -37,6 +38,7 @@ void TraceSummary::add(const TraceRecord& record) {
       break;
   }
   walk_.add(record);
+  backed_peak_bytes_ = std::max(backed_peak_bytes_, physical_bytes_ + spilled_bytes_);
 }
 
 }  // namespace cuvmm::cli

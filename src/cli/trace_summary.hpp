@@ -29,17 +29,20 @@ class TraceSummary final : private view::MemorySink {
   Size spilled_peak_bytes = 0;   // mapped at its addresses but not resident on their device
   Size live_at_end() const { return walk_.sums().requested; }
 
-  // The peak of the program's bytes as a share of the peak of physical memory.
+  // The peak of the program's bytes as a share of the peak of the memory that held them: physical
+  // and spilled.
   double utilisation() const {
-    if (physical_peak_bytes == 0) return 0;
-    return static_cast<double>(live_peak_bytes) / static_cast<double>(physical_peak_bytes);
+    if (backed_peak_bytes_ == 0) return 0;
+    return static_cast<double>(live_peak_bytes) / static_cast<double>(backed_peak_bytes_);
   }
 
  private:
   void counted(const view::MemorySums& sums, std::uint64_t time) override;
 
   view::MemoryWalk walk_;
+  Size physical_bytes_ = 0;
   Size spilled_bytes_ = 0;
+  Size backed_peak_bytes_ = 0;  // physical and spilled
 };
 
 }  // namespace cuvmm::cli

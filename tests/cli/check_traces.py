@@ -6,7 +6,7 @@ import os
 import random
 import struct
 
-from cli_support import CliTest, cuvmm, frag_trace, main, text
+from cli_support import BUILD, CliTest, cuvmm, frag_trace, main, text
 
 
 def crc32c(data):
@@ -44,6 +44,16 @@ class Traces(CliTest):
             if finished.returncode == 0:
                 self.assertLessEqual(json.loads(finished.stdout)["events"], events)
                 self.assertGreater(json.loads(finished.stdout)["events"], 0)
+
+    def test_no_more_than_all_of_the_memory_is_used_with_spilling(self):
+        trace = self.path("spilled.trace")
+        cuvmm("run", "-q", "--sim=memory=64M", "--limit", "16M", "--spill", "host", "--trace", trace,
+              "--", os.path.join(BUILD, "bin", "frag_test"))
+        stats = self.json_of("stats", "--json", trace)
+        self.assertGreater(stats["spilled_peak_bytes"], 0)
+        self.assertGreater(stats["live_peak_bytes"], stats["physical_peak_bytes"])
+        self.assertGreater(stats["utilisation"], 0.5)
+        self.assertLessEqual(stats["utilisation"], 1)
 
     def test_a_file_that_is_no_trace_is_refused_in_one_line(self):
         self.refused(b"")
