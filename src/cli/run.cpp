@@ -49,6 +49,11 @@ std::string flag_of(const std::string& name) {
 int run_under_us(const RunRequest& request) {
   const char* trace = std::getenv("VMM_TRACE_FILE");
   const TraceNames traces{trace != nullptr ? trace : ""};
+  if (const auto can = traces.check_folder(); !can) {
+    say(can.error().text());
+    return exit_ours;
+  }
+  traces.mark_environment();
   FrameworkWatch frameworks;
   pid_t process = 0;
   const int status = run_child(request.command, [&](pid_t child) {

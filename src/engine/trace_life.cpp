@@ -9,6 +9,7 @@
 #include "driver/calls.hpp"
 #include "trace/current_trace.hpp"
 #include "trace/record_event.hpp"
+#include "trace/run_variable.hpp"
 #include "trace/stacks/sampling.hpp"
 #include "trace/writer.hpp"
 
@@ -31,6 +32,7 @@ TraceHeader header_of(const Options& options) {
     if (option.origin != Origin::Default) header.options.push_back({option.name, option.value});
     if (option.name == std::string_view{"VMM_MODE"}) header.mode = option.value;
   }
+  if (const char* run = std::getenv(run_variable)) header.options.push_back({run_variable, run});
   return header;
 }
 

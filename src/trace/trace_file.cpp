@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/file.hpp"
+#include "base/kept_text.hpp"
 
 namespace cuvmm {
 namespace {
@@ -17,8 +18,14 @@ constexpr int most_names = 100;
 // O_NONBLOCK: opening a device or pipe must not hang the program.
 constexpr int how = O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 
-Error system_refused() {
-  return {.kind = ErrorKind::SystemFailed, .system_code = errno, .doing = "create trace file"};
+constexpr const char* creating = "create trace file";
+
+Error system_refused(const std::string& path) {
+  const int code = errno;
+  return {.kind = ErrorKind::SystemFailed,
+          .system_code = code,
+          .doing = creating,
+          .subject = kept_error_text(path)};
 }
 
 // FILE, FILE.PID, FILE.PID.1, ...: the last form is for a process that traces more than once.
@@ -30,7 +37,7 @@ std::string name_number(int number, const std::string& path) {
 
 Result<TraceFile> taken_over(Fd fd, const std::string& path) {
   struct stat facts;
-  if (::fstat(fd.number(), &facts) != 0) return system_refused();
+  if (::fstat(fd.number(), &facts) != 0) return system_refused(path);
   TraceFile file;
   file.fd = OwnFd{std::move(fd)};
   file.path = path;
@@ -42,17 +49,18 @@ Result<TraceFile> taken_over(Fd fd, const std::string& path) {
 Result<std::optional<TraceFile>> try_name(const std::string& path) {
   Fd created{::open(path.c_str(), how | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR)};
   if (created.is_open()) return std::optional{TRY(taken_over(std::move(created), path))};
-  if (errno != EEXIST) return system_refused();
+  if (errno != EEXIST) return system_refused(path);
 
   struct stat facts;
-  if (::lstat(path.c_str(), &facts) != 0) return system_refused();
+  if (::lstat(path.c_str(), &facts) != 0) return system_refused(path);
   if (S_ISREG(facts.st_mode)) return std::optional<TraceFile>{};
   if (S_ISCHR(facts.st_mode)) {
     Fd device{::open(path.c_str(), how)};
-    if (!device.is_open()) return system_refused();
+    if (!device.is_open()) return system_refused(path);
     return std::optional{TRY(taken_over(std::move(device), path))};
   }
-  return Error::invalid("create trace file", "what has its name is not a plain file");
+  return Error::invalid(
+      creating, kept_error_text(path + ": a file of that name exists and is not a regular file"));
 }
 
 }  // namespace
@@ -65,7 +73,7 @@ Result<TraceFile> create_trace_file(std::string_view pattern) {
     file->name_was_taken = number > 0;
     return std::move(*file);
   }
-  return Error::invalid("create trace file", "too many files of its name exist");
+  return Error::invalid(creating, kept_error_text(path + ": too many files of its name exist"));
 }
 
 }  // namespace cuvmm

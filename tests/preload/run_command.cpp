@@ -139,8 +139,7 @@ TEST(RunCommand, SaysWhereTheTraceIsWhenItsNameWasTaken) {
   };
   EXPECT_EQ(once().err, "");
   const Finished second = once();
-  const std::string beginning =
-      "cuvmm: " + here + " was there already and is kept; the trace is " + here + ".";
+  const std::string beginning = "cuvmm: " + here + " already exists; the trace is in " + here + ".";
   ASSERT_TRUE(second.err.starts_with(beginning)) << second.err;
   const std::string instead =
       second.err.substr(beginning.size() - here.size() - 1, std::string::npos);
@@ -163,6 +162,33 @@ TEST(RunCommand, NamesTheTraceOfThisProcessByItsPid) {
   const Finished finished =
       run({"--sim", "--trace", folder + "/%p.trace", "--", program("life"), "plain"});
   EXPECT_NE(finished.err.find("peak requested"), std::string::npos) << finished.err;
+}
+
+TEST(RunCommand, SummarizesTracesNamedByPidOfAShellsChildren) {
+  const std::string folder = own_folder();
+  const Finished finished = run({"--sim", "--trace", folder + "/%p.trace", "--", "sh", "-c",
+                                 program("life") + " plain; true"});
+  EXPECT_NE(finished.err.find("peak requested"), std::string::npos) << finished.err;
+}
+
+// The inner command is another run, which overlaps with the outer one.
+TEST(RunCommand, ReportsNoTraceOfAnotherRun) {
+  const std::string here = own_folder() + "/run.trace";
+  const Finished finished = run(
+      {"--sim", "--trace", here, "--", "sh", "-c",
+       cli() + " run -q --sim -- " + program("life") + " plain; " + program("life") + " plain"});
+  EXPECT_NE(finished.err.find("peak requested"), std::string::npos) << finished.err;
+  EXPECT_NE(finished.err.find("cuvmm plot " + here + "."), std::string::npos) << finished.err;
+  EXPECT_EQ(finished.err.find("child"), std::string::npos) << finished.err;
+}
+
+TEST(RunCommand, RefusesAFolderInWhichNoTraceCanBeCreated) {
+  const std::string folder = own_folder() + "/none";
+  const Finished finished =
+      run({"--sim", "--trace", folder + "/run.trace", "--", "echo", "started"});
+  EXPECT_EQ(finished.status, 125);
+  EXPECT_EQ(finished.out, "");
+  EXPECT_NE(finished.err.find(folder + ")"), std::string::npos) << finished.err;
 }
 
 TEST(RunCommand, LetsFrameworksUseTheDriver) {

@@ -84,7 +84,12 @@ TEST_F(TraceAmongFiles, LinkFolderAndPipeAreRefused) {
   for (const char* name : {"link", "dangling", "folder", "pipe"}) {
     EXPECT_FALSE(create_trace_file(in_folder(name))) << name;
   }
-  EXPECT_FALSE(create_trace_file(in_folder("none/t")));
+  for (const char* name : {"folder", "none/t"}) {
+    const auto refused = create_trace_file(in_folder(name));
+    ASSERT_FALSE(refused) << name;
+    EXPECT_NE(refused.error().text().find(in_folder(name)), std::string::npos)
+        << refused.error().text();
+  }
   EXPECT_FALSE(create_trace_file(""));
   EXPECT_EQ(bytes_of_file(in_folder("target")), "precious");
   EXPECT_EQ(files_in_folder(), 5u);
