@@ -7,6 +7,7 @@
 #include "base/options.hpp"
 #include "base/sim_options.hpp"
 #include "cli/commands.hpp"
+#include "cli/settings.hpp"
 #include "cli/sim_calls.hpp"
 
 namespace cuvmm::cli {
@@ -22,7 +23,7 @@ bool print_rows(const std::vector<OptionValue>& rows, bool that_differ) {
   bool has_printed = false;
   for (const OptionValue& row : rows) {
     if (differs(row) != that_differ) continue;
-    fmt::print("{:<18} {:<12} {:<12} {}\n", row.name, row.value.empty() ? "-" : row.value,
+    fmt::print("{:<19} {:<12} {:<12} {}\n", row.name, row.value.empty() ? "-" : row.value,
                name_of(row.origin), row.comment);
     has_printed = true;
   }
@@ -64,12 +65,13 @@ int show(bool json, bool simulated) {
                                 {"sim_options", as_json(sim_options.list())}};
     fmt::print("{}\n", all.dump(2));
   } else {
-    fmt::print("{:<18} {:<12} {:<12} {}\n", "OPTION", "VALUE", "FROM", "WHAT IT DOES");
+    fmt::print("{:<19} {:<12} {:<12} {}\n", "OPTION", "VALUE", "FROM", "WHAT IT DOES");
     const bool any = print_rows(options.list(), true);
     if (print_rows(sim_options.list(), true) || any) fmt::print("\n");
     print_rows(options.list(), false);
     if (simulated) print_rows(sim_options.list(), false);
   }
+  warn_of_unknown_options();
   const int problems = say_problems(options);
   const int sim_problems = say_problems(sim_options);
   return problems != 0 ? problems : sim_problems;

@@ -85,6 +85,7 @@ int run(const RunRequest& request) {
     fmt::print(stderr, "cuvmm: {} is of another version than this program, which is {}\n", *preload,
                CUVMM_VERSION_STRING);
   }
+  if (!request.quiet) warn_of_unknown_options();
   for (const auto& [name, value] : request.options) {
     if (value.empty()) continue;
     if (!set_option(name, value, flag_of(name))) return exit_usage;

@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -29,7 +30,7 @@ bool set_option(const std::string& name, const std::string& value, const std::st
   if (name.starts_with("VMM_SIM_")) problem = sim_options.set(name, value, Origin::CommandLine);
   if (!problem.has_value()) problem = problem_of_calls(name, value);
   if (!problem.has_value() && name == "VMM_LIMIT" && options.limit.of(unlimited) == 0) {
-    problem = OptionProblem{name, value, "a limit of nothing; `none` is no limit"};
+    problem = OptionProblem{name, value, "a limit must be above 0; `none` means no limit"};
   }
   if (problem.has_value()) {
     problem->name = fmt::format("{} ({})", as, name);
@@ -92,6 +93,21 @@ bool set_simulation(const std::string& text) {
     begin = end + 1;
   }
   return true;
+}
+
+void warn_of_unknown_options() {
+  const auto has = [](const auto& rows, std::string_view name) {
+    return std::any_of(rows.begin(), rows.end(),
+                       [&](const OptionRow& row) { return name == row.name; });
+  };
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view text{*variable};
+    const std::string_view name = text.substr(0, text.find('='));
+    if (!name.starts_with("VMM_") || has(Options::rows(), name) || has(SimOptions::rows(), name)) {
+      continue;
+    }
+    say(printable(name) + ": there is no such option; `cuvmm config` lists them");
+  }
 }
 
 }  // namespace cuvmm::cli

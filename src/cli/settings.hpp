@@ -15,4 +15,7 @@ bool set_option(const std::string& name, const std::string& value, const std::st
 // Sets VMM_SIM_DEVICES and VMM_SIM_MEMORY for --sim=devices=2,memory=8G. "true" is --sim alone.
 bool set_simulation(const std::string& text);
 
+// Warns, one line each, of variables in the environment that look like options but are none.
+void warn_of_unknown_options();
+
 }  // namespace cuvmm::cli
