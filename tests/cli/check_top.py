@@ -67,6 +67,8 @@ class Figures(TopTest):
         missing = cuvmm("top", "-1", 99999999, env=self.env)
         self.assertEqual(missing.returncode, 1)
         self.assertRegex(text(missing.stderr), "99999999: no process (of this user )?that runs under")
+        self.assertEqual(text(missing.stdout), "no process matches\n")
+        self.assertIn("no process matches", self.good("top", "-1", "--gpu", 7, env=self.env))
 
     def test_figures_follow_the_program(self):
         holder = self.holder([32, 32])

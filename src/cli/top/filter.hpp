@@ -18,6 +18,7 @@ struct TopFilter {
   std::optional<std::uint32_t> device;
   std::string container;  // the beginning of its ID or of its pod's UID; empty: all
 
+  bool shows_all() const { return processes.empty() && !device && container.empty(); }
   bool shows(pid_t process) const {
     return processes.empty() ||
            std::find(processes.begin(), processes.end(), process) != processes.end();

@@ -263,8 +263,10 @@ std::vector<std::string> table_of(const std::vector<SeenProcess>& processes,
   return lines;
 }
 
-std::string total_of(const std::vector<SeenProcess>& processes) {
-  if (processes.empty()) return "no process runs under cuvmm";
+std::string total_of(const std::vector<SeenProcess>& processes, const TopFilter& filter) {
+  if (processes.empty()) {
+    return filter.shows_all() ? "no process runs under cuvmm" : "no process matches";
+  }
   MemoryNow sum;
   for (const SeenProcess& process : processes) {
     const MemoryNow memory = memory_or_none(process);

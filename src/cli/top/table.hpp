@@ -29,8 +29,8 @@ struct TableForm {
 // nothing. To fit the form's width, less important columns are dropped first.
 std::vector<std::string> table_of(const std::vector<SeenProcess>& processes, const TableForm& form);
 
-// "3 processes hold 12.0 GiB, 80% of it used"
-std::string total_of(const std::vector<SeenProcess>& processes);
+// "3 processes hold 12.0 GiB, 80% of it used". `filter` is what chose them.
+std::string total_of(const std::vector<SeenProcess>& processes, const TopFilter& filter);
 
 nlohmann::json as_json(const Processes& processes);
 

@@ -86,7 +86,8 @@ const char* name_of(TopOrder order) {
   return "";
 }
 
-std::vector<std::string> picture_of(Processes& processes, const View& view) {
+std::vector<std::string> picture_of(Processes& processes, const View& view,
+                                    const TopFilter& filter) {
   const auto faint = [](const std::string& text) { return in_tone(text, Tone::Faint, 1); };
   sort_by(view.order, view.reversed, processes.all());
   std::vector<std::string> lines =
@@ -94,7 +95,7 @@ std::vector<std::string> picture_of(Processes& processes, const View& view) {
                {.width = Screen::width(), .letters = letters_here(), .history = WithHistory::Yes});
   lines.front() = in_tone(lines.front(), Tone::Strong, STDOUT_FILENO);
   lines.insert(lines.begin(),
-               fmt::format("{}, by {}, every {:.3g} s", total_of(processes.all()),
+               fmt::format("{}, by {}, every {:.3g} s", total_of(processes.all(), filter),
                            name_of(view.order), static_cast<double>(view.interval.count()) / 1e6));
   for (const std::string& problem : processes.problems()) lines.push_back(faint(problem));
   if (const auto node = look_at_node(); node.ok()) {
@@ -126,7 +127,7 @@ int watch(const TopRequest& request, TopOrder order, Duration interval) {
     processes.sample();
     const share::Deadline next = share::Deadline::after(view.interval);
     do {
-      screen.draw(picture_of(processes, view));
+      screen.draw(picture_of(processes, view, request.filter));
       for (const char key : screen.keys(Duration{next.milliseconds_left() * 1000})) {
         press(key, view);
       }
@@ -164,7 +165,7 @@ int show_once(const TopRequest& request, TopOrder order) {
     if (node.ok()) all["node"] = as_json(*node);
     fmt::print("{}\n", all.dump(2));
   } else if (processes.all().empty()) {
-    fmt::print("{}\n", total_of(processes.all()));
+    fmt::print("{}\n", total_of(processes.all(), request.filter));
   } else {
     const bool is_terminal = ::isatty(STDOUT_FILENO) != 0;
     const TableForm form{.width = is_terminal ? Screen::width() : 240, .letters = letters_here()};
