@@ -6,18 +6,38 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 import unittest
 
 from cli_support import BUILD, CUVMM, CliTest, cuvmm, main, run, text
 from top_support import TopTest
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 GENERATED = os.path.join(BUILD, "generated")
 
 
 def generated(name):
     with open(os.path.join(GENERATED, name), encoding="utf-8") as file:
         return file.read()
+
+
+class SimPackage(CliTest):
+    def cuvmm_sim(self, *words):
+        return run(sys.executable, "-B", "-m", "cuvmm_sim", *words,
+                   env={"PYTHONPATH": os.path.join(ROOT, "python", "sim")})
+
+    def test_it_knows_every_setting_of_the_driver(self):
+        with open(os.path.join(ROOT, "src", "base", "sim_options.def"), encoding="utf-8") as file:
+            for setting in re.findall(r'"VMM_SIM_(\w+)"', file.read()):
+                name = setting.lower()
+                finished = self.cuvmm_sim(f"{name}=x", "--", "printenv", f"VMM_SIM_{setting}")
+                self.assertEqual(text(finished.stdout), "x\n", text(finished.stderr))
+
+    def test_unknown_settings_are_refused_by_name(self):
+        finished = self.cuvmm_sim("devises=2", "--", "true")
+        self.assertEqual(finished.returncode, 2)
+        self.assertIn("there is no 'devises'; there are devices, ", text(finished.stderr))
 
 
 class Generated(CliTest):

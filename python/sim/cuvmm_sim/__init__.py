@@ -10,7 +10,10 @@ import os
 from typing import Mapping, Optional
 
 __version__ = "0.2.0"
-__all__ = ["env", "folder"]
+__all__ = ["SETTINGS", "env", "folder"]
+
+SETTINGS = ("devices", "memory", "card", "peers", "driver", "order", "backing", "fault", "delay",
+            "leaks", "granularity", "log_level")
 
 
 def folder() -> str:
@@ -21,10 +24,13 @@ def folder() -> str:
 def env(base: Optional[Mapping[str, str]] = None, **settings: object) -> dict[str, str]:
     """Returns a copy of `base` (default: this process's environment) for a simulated program.
 
-    The settings are those of the driver in lower case, without VMM_SIM_: devices, memory, order,
-    fault, leaks and so on. None leaves a setting as it is. A process that has already loaded a
-    driver keeps it: pass the environment to a new process.
+    The settings are those of the driver in lower case, without VMM_SIM_ (see SETTINGS). None leaves
+    a setting as it is; an unknown one raises TypeError. A process that has already loaded a driver
+    keeps it: pass the environment to a new process.
     """
+    for name in settings:
+        if name not in SETTINGS:
+            raise TypeError(f"there is no setting '{name}'; there are {', '.join(SETTINGS)}")
     variables = dict(os.environ if base is None else base)
     known = variables.get("LD_LIBRARY_PATH", "").split(os.pathsep)
     rest = [one for one in known if one and one != folder()]

@@ -22,13 +22,15 @@ def settings_of(text):
     # A comma also separates several faults or delays: cuMemAlloc:1=...,cuMemMap:2=...
     for part in text.split(","):
         name, equals, value = part.partition("=")
-        if equals and name.isalpha() and name.islower():
+        if equals and not name.startswith("cu"):
+            if name not in cuvmm_sim.SETTINGS:
+                raise ValueError(f"there is no '{name}'; there are {', '.join(cuvmm_sim.SETTINGS)}")
             settings[name] = value
         elif settings:
             last = list(settings)[-1]
             settings[last] += "," + part
         else:
-            raise ValueError(text)
+            raise ValueError("settings are NAME=VALUE, as in devices=2,memory=8G")
     return settings
 
 
@@ -51,8 +53,8 @@ def main():
         parser.error("no command after --")
     try:
         settings = settings_of(request.settings) if request.settings else {}
-    except ValueError:
-        parser.error(f"{request.settings}: settings are NAME=VALUE, as in devices=2,memory=8G")
+    except ValueError as error:
+        parser.error(f"{request.settings}: {error}")
     try:
         os.execvpe(command[0], command, cuvmm_sim.env(**settings))
     except OSError as error:
