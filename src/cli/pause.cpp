@@ -271,14 +271,18 @@ int list_processes(bool json) {
   return 0;
 }
 
-// With the programs that a launcher has started in its place.
+// Each once, with the programs that a launcher has started in its place.
 std::vector<int> programs_of(const std::vector<int>& named) {
   std::vector<int> programs;
   for (const int process : named) {
     std::vector<pid_t> started;
     if (is_launcher(process)) started = started_by(process, share::controlled_processes());
     if (started.empty()) started.push_back(process);
-    programs.insert(programs.end(), started.begin(), started.end());
+    for (const pid_t one : started) {
+      if (std::find(programs.begin(), programs.end(), one) == programs.end()) {
+        programs.push_back(one);
+      }
+    }
   }
   return programs;
 }
@@ -292,7 +296,7 @@ int tell_all(const PauseRequest& request) {
     return 2;
   }
   if (request.all != request.processes.empty()) {
-    fmt::print(stderr, "cuvmm: name processes, or say --all\n");
+    fmt::print(stderr, "cuvmm: name processes, or use --all\n");
     return 2;
   }
   const std::vector<int> processes =
