@@ -99,8 +99,11 @@ int run(const RunRequest& request) {
     }
     if (!set_simulation(request.simulation)) return exit_usage;
     put_first("LD_LIBRARY_PATH", *directory);
-  } else if (!has_driver()) {
-    say("this machine has no CUDA driver; --sim runs the program on a simulated one");
+  } else if (const DriverHere driver = find_driver(); !driver.is_there) {
+    const std::string why = driver.load_error.empty() ? "this machine has no CUDA driver"
+                                                      : "the CUDA driver cannot be loaded: " +
+                                                            printable(driver.load_error);
+    say(why + "; --sim runs the program on a simulated one");
     if (request.needs_driver) return exit_ours;
   }
   if (request.frameworks) {

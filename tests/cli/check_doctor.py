@@ -61,6 +61,22 @@ class Doctor(CliTest):
         self.assertIn("crashed", findings["driver"]["text"])
         self.assertIn("open files", findings)
 
+    @unittest.skipIf(os.path.exists("/dev/nvidiactl"), "this machine has a driver")
+    def test_a_damaged_driver_is_not_a_missing_one(self):
+        with open(self.path("libcuda.so.1"), "wb") as file:
+            file.write(b"damaged" * 100)
+        damaged = {"LD_LIBRARY_PATH": os.path.dirname(self.path("libcuda.so.1"))}
+        driver = self.findings(status=1, env=damaged)["driver"]
+        self.assertEqual(driver["verdict"], "bad")
+        self.assertRegex(driver["text"], "cannot be loaded: .*libcuda.so.1: ")
+        ran = cuvmm("run", "--", "true", env=damaged)
+        self.assertIn("the CUDA driver cannot be loaded: ", text(ran.stderr))
+
+    def test_remedies_for_the_simulated_driver_do_not_name_nvidias_tools(self):
+        findings = self.findings("--sim", status=1, env={"VMM_SIM_DEVICES": "0"})
+        self.assertEqual(findings["devices"]["verdict"], "bad")
+        self.assertNotIn("nvidia-smi", findings["devices"]["mend"])
+
     def test_a_failed_check_is_marked_and_names_a_remedy(self):
         finished = cuvmm("doctor", "--sim", env={"VMM_SIM_FAULT": "cuInit:1=CUDA_ERROR_NO_DEVICE"})
         self.assertEqual(finished.returncode, 1)

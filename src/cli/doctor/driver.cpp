@@ -8,6 +8,7 @@
 #include "cli/doctor/finding.hpp"
 #include "cli/driver_here.hpp"
 #include "cli/install_places.hpp"
+#include "cli/output.hpp"
 #include "driver/device_attribute.hpp"
 
 namespace cuvmm::cli {
@@ -55,15 +56,20 @@ Findings look_at_driver(const DoctorRequest& request) {
     const auto simulated = find_sim_directory();
     if (!simulated) return {{Verdict::Bad, "driver", simulated.error().text(), "install it"}};
     path = *simulated + "/libcuda.so.1";
-  } else if (!has_driver()) {
+  } else if (const DriverHere here = find_driver(); !here.is_there) {
+    if (!here.load_error.empty()) {
+      return {{Verdict::Bad, "driver", "cannot be loaded: " + printable(here.load_error),
+               "install NVIDIA's driver again, or look for another libcuda.so.1 on "
+               "LD_LIBRARY_PATH"}};
+    }
     return {{Verdict::Doubtful, "driver", "this machine has none",
              "install NVIDIA's driver, or use the simulated one: cuvmm run --sim, "
              "cuvmm doctor --sim"}};
   }
   const auto driver = load_driver(path.c_str());
   if (!driver) {
-    return {
-        {Verdict::Bad, "driver", driver.error().text(), "update NVIDIA's driver: 11.0 or newer"}};
+    return {{Verdict::Bad, "driver", driver.error().text(),
+             request.simulated ? "install cuvmm again" : "update NVIDIA's driver: 11.0 or newer"}};
   }
   Findings findings{
       {Verdict::Good, "driver",
@@ -72,7 +78,10 @@ Findings look_at_driver(const DoctorRequest& request) {
   int count = 0;
   if (!begun || driver->cuDeviceGetCount(&count) != CUDA_SUCCESS || count == 0) {
     findings.push_back({Verdict::Bad, "devices", begun ? "none" : begun.error().text(),
-                        "look at nvidia-smi; in a container, give it the devices (--gpus all)"});
+                        request.simulated
+                            ? "look at the options of the simulated driver: cuvmm config --sim"
+                            : "look at nvidia-smi; in a container, give it the devices "
+                              "(--gpus all)"});
     return findings;
   }
   for (CUdevice device = 0; device < count; ++device) look_at_device(*driver, device, findings);
