@@ -157,6 +157,8 @@ class Broker {
   void show_state(ConnectionId id, node::Microseconds now) const;
   // Returns nullptr if `by` may change terms.
   const char* why_may_not_change(const Party& by, std::uint16_t version) const;
+  static std::string contradiction_in(const node::ClientTerms& before, const node::ClientTerms& now,
+                                      const node::TermsAsk& asked);
   node::ObserverAnswer change_terms(const Party& by, const node::TermsAsk& asked,
                                     node::Microseconds now);
   node::ObserverAnswer change_cap(const Party& by, const node::TimeTermsAsk& asked,

@@ -134,6 +134,24 @@ const char* Broker::why_may_not_change(const Party& by, std::uint16_t version) c
   return nullptr;
 }
 
+// Why the client's new terms contradict each other, at a device; empty if they do not.
+std::string Broker::contradiction_in(const ClientTerms& before, const ClientTerms& now,
+                                     const TermsAsk& asked) {
+  for (const auto& [place, share] : now.shares) {
+    if (place == host_place) continue;
+    if (asked.sets_guarantee && asked.guarantee > share.limit) {
+      return "the guarantee of " + print_size(asked.guarantee) + " exceeds the limit of " +
+             print_size(share.limit) + "; raise that as well";
+    }
+    const Size guarantee = before.share_at(place).guarantee;
+    if (asked.sets_limit && !asked.sets_guarantee && share.limit < guarantee) {
+      return "the limit of " + print_size(share.limit) + " is below the guarantee of " +
+             print_size(guarantee) + "; lower that as well";
+    }
+  }
+  return {};
+}
+
 ObserverAnswer Broker::change_terms(const Party& by, const TermsAsk& asked, Microseconds now) {
   if (const char* const why_not = why_may_not_change(by, asked.version))
     return {.why_not = why_not};
@@ -141,6 +159,7 @@ ObserverAnswer Broker::change_terms(const Party& by, const TermsAsk& asked, Micr
   for (auto& [id, party] : parties_) {
     if (!party.is_client || name_of(id) != asked.name) continue;
     const std::optional<TermsAsk> before = party.set_by_hand;
+    const ClientTerms terms_before = entitle(party);
     TermsAsk merged = before.value_or(TermsAsk{});
     if (asked.sets_guarantee) merged.guarantee = asked.guarantee, merged.sets_guarantee = true;
     if (asked.sets_limit) merged.limit = asked.limit, merged.sets_limit = true;
@@ -149,6 +168,12 @@ ObserverAnswer Broker::change_terms(const Party& by, const TermsAsk& asked, Micr
     party.set_by_hand = merged;
     const auto without_before = party.without_guarantee;
     if (asked.sets_guarantee) party.without_guarantee.clear();
+    answer.why_not = contradiction_in(terms_before, entitle(party), asked);
+    if (!answer.why_not.empty()) {
+      party.set_by_hand = before;
+      party.without_guarantee = without_before;
+      return answer;
+    }
     for (const Decision& decision : tell(TermsChanged{id, entitle(party)}, now)) {
       const auto* const refused = std::get_if<TermsRefused>(&decision);
       if (refused == nullptr) continue;

@@ -373,5 +373,28 @@ TEST_F(NodeService, TermsCanBeChangedWhileAClientRuns) {
   EXPECT_NE(admin.hear<ObserverAnswer>()->why_not, "");
 }
 
+TEST_F(NodeService, TermsThatContradictEachOtherAreRefused) {
+  start();
+  RawClient client = RawClient::at(*this, "trainer");
+  ASSERT_TRUE(client.hear<PlaceTerms>());
+  RawClient admin{socket()};
+  const auto answer_to = [&](const TermsAsk& ask) {
+    admin.say(ask);
+    return admin.hear<ObserverAnswer>()->why_not;
+  };
+  EXPECT_EQ(answer_to({.name = "trainer", .sets_guarantee = true, .guarantee = 32 * MiB}), "");
+  EXPECT_EQ(answer_to({.name = "trainer", .sets_limit = true, .limit = 16 * MiB}),
+            "the limit of 16.0 MiB is below the guarantee of 32.0 MiB; lower that as well");
+  EXPECT_EQ(answer_to({.name = "trainer", .sets_limit = true, .limit = 48 * MiB}), "");
+  EXPECT_EQ(answer_to({.name = "trainer", .sets_guarantee = true, .guarantee = 64 * MiB}),
+            "the guarantee of 64.0 MiB exceeds the limit of 48.0 MiB; raise that as well");
+  EXPECT_EQ(answer_to({.name = "trainer",
+                       .sets_guarantee = true,
+                       .guarantee = 8 * MiB,
+                       .sets_limit = true,
+                       .limit = 16 * MiB}),
+            "");
+}
+
 }  // namespace
 }  // namespace cuvmm::test
