@@ -15,6 +15,10 @@ namespace {
 int run(int count, char** words) {
   CLI::App app{"cuvmm separates a CUDA program's addresses from the memory behind them.", "cuvmm"};
   app.set_version_flag("--version", "cuvmm " CUVMM_VERSION_STRING);
+  app.formatter(std::make_shared<HelpFormat>());
+  app.failure_message([](const CLI::App* of, const CLI::Error& error) {
+    return "cuvmm: " + CLI::FailureMessage::simple(of, error);
+  });
   app.require_subcommand(1);
   app.fallthrough(false);
   app.footer(
@@ -50,10 +54,6 @@ int run(int count, char** words) {
   return exit_status;
 }
 
-}  // namespace
-}  // namespace cuvmm::cli
-
-int main(int count, char** words) {
 // A full disk must not look like success. `exit_status` is the command's.
 int with_written_output(int exit_status) {
   errno = 0;
@@ -62,6 +62,10 @@ int with_written_output(int exit_status) {
   return exit_status == 0 ? exit_failed : exit_status;
 }
 
+}  // namespace
+}  // namespace cuvmm::cli
+
+int main(int count, char** words) {
   try {
     return cuvmm::cli::with_written_output(cuvmm::cli::run(count, words));
   } catch (const std::exception& error) {

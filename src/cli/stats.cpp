@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/text.hpp"
 #include "cli/any_trace.hpp"
 #include "cli/arena_summary.hpp"
 #include "cli/client_summary.hpp"
@@ -25,8 +26,39 @@ constexpr std::uint64_t records_a_report = 65'536;
 struct StatsRequest {
   std::string path;
   bool json = false;
-  std::size_t top = 0;  // call stacks to show
+  std::string top_text;  // of --top; "true" for the flag without a value
+  std::size_t top = 0;   // call stacks to show
 };
+
+// Reads --top=N. Prints a line on standard error if it is wrong.
+bool read_top(StatsRequest& request) {
+  constexpr std::size_t usual = 10;
+  constexpr std::uint64_t most = 1'000'000;
+  if (request.top_text.empty()) return true;
+  std::string_view rest = request.top_text;
+  const auto number = take_whole_number(rest);
+  if (request.top_text == "true") {
+    request.top = usual;
+  } else if (number && rest.empty() && *number >= 1 && *number <= most) {
+    request.top = static_cast<std::size_t>(*number);
+  } else {
+    say(fmt::format("--top={}: allowed is a number from 1 to {}", printable(request.top_text),
+                    most));
+    return false;
+  }
+  return true;
+}
+
+// CLI11 takes the number of "--top 5 run.trace" for the trace.
+int say_what_is_left(const StatsRequest& request, const std::string& left) {
+  const bool is_number = request.path.find_first_not_of("0123456789") == std::string::npos;
+  if (!request.top_text.empty() && is_number) {
+    say(fmt::format("--top takes its number after an equals sign: --top={}", request.path));
+  } else {
+    say(printable(left) + ": not expected; `cuvmm stats --help` lists the options");
+  }
+  return exit_usage;
+}
 
 // The totals of one process' trace.
 struct Summary {
@@ -69,8 +101,10 @@ void print_line(const char* what, std::uint64_t value) {
 void print_summary(const view::Recording& trace, const Summary& summary) {
   const TraceSummary& memory = summary.memory;
   std::string command;
-  for (const std::string& word : trace.header().command) command += word + " ";
-  fmt::print("{}(process {}, mode {})\n", command, trace.header().process, trace.header().mode);
+  for (const std::string& word : trace.header().command) command += printable(word) + " ";
+  const std::string& mode = trace.header().mode;  // a log does not have it
+  fmt::print("{}(process {}{})\n", command, trace.header().process,
+             mode.empty() ? "" : ", mode " + printable(mode));
   print_line("time", fmt::format("{:.3f} s{}", static_cast<double>(memory.last_time_ns) / 1e9,
                                  note_on_times(trace.header())));
   print_line("events", memory.events);
@@ -165,7 +199,7 @@ void add_stats(CLI::App& app, int& exit_status) {
       "A trace whose end is missing is read to its last whole record. PyTorch's memory snapshots\n"
       "and histories and RMM's logs are read too. Exit status: 0, or 1 where nothing can be read.");
   command->add_flag("--json", request->json, "print one flat JSON object");
-  command->add_flag("--top{10}", request->top,
+  command->add_flag("--top", request->top_text,
                     "also show the call stacks that hold most memory at the peak, if the trace has "
                     "stacks; --top=N shows N of them, not 10");
   command
@@ -173,7 +207,15 @@ void add_stats(CLI::App& app, int& exit_status) {
                    "a file from `cuvmm run --trace` or --log-file, PyTorch or RMM")
       ->required()
       ->type_name("TRACE");
-  command->callback([request, &exit_status] { exit_status = show(*request); });
+  command->allow_extras();
+  command->callback([request, command, &exit_status] {
+    const auto left = command->remaining();
+    if (!left.empty()) {
+      exit_status = say_what_is_left(*request, left.front());
+    } else {
+      exit_status = read_top(*request) ? show(*request) : exit_usage;
+    }
+  });
 }
 
 }  // namespace cuvmm::cli

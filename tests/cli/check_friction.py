@@ -5,7 +5,7 @@ import os
 import subprocess
 import tempfile
 
-from cli_support import BUILD, CliTest, cuvmm, main, text
+from cli_support import BUILD, CUVMM, CliTest, cuvmm, main, text
 
 FRAG = os.path.join(BUILD, "bin", "frag_test")
 
@@ -22,6 +22,10 @@ class Pausing(CliTest):
             finished = cuvmm(command, 99999999, env=self.surroundings)
             self.assertEqual(finished.returncode, 1)
             self.assertEqual(text(finished.stderr), "cuvmm: 99999999: no such process\n")
+
+    def test_a_process_that_is_named_twice_is_told_once(self):
+        finished = cuvmm("pause", 99999999, 99999999, env=self.surroundings)
+        self.assertEqual(text(finished.stderr), "cuvmm: 99999999: no such process\n")
 
     def test_pausing_all_of_no_processes_says_how_to_start_one(self):
         finished = cuvmm("pause", "--all", env=self.surroundings)
@@ -48,7 +52,7 @@ class Running(CliTest):
 
     def test_a_limit_of_zero_is_refused(self):
         for nothing in ("0", "0G"):
-            self.assertRegex(self.refused("--limit", nothing), "^cuvmm: --limit .*nothing")
+            self.assertRegex(self.refused("--limit", nothing), "^cuvmm: --limit .*above 0")
 
     def test_an_unknown_key_of_sim_is_named_with_the_known_ones(self):
         said = self.refused("--sim=mem=8G")
@@ -77,10 +81,6 @@ class Running(CliTest):
         self.assertIn("(simulated)", self.good("stats", trace))
 
 
-class Frameworks(CliTest):
-    def said(self, **variables):
-        finished = cuvmm("run", "--sim", "--frameworks", "--", "true", env=variables,
-                         without=("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"))
 class Options(CliTest):
     def test_a_misspelt_option_is_a_warning(self):
         misspelt = {"VMM_LIMT": "1G"}
@@ -138,6 +138,10 @@ class Output(CliTest):
             self.assertIn("No space left on device", text(finished.stderr))
 
 
+class Frameworks(CliTest):
+    def said(self, **variables):
+        finished = cuvmm("run", "--sim", "--frameworks", "--", "true", env=variables,
+                         without=("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"))
         self.assertEqual(finished.returncode, 0)
         return text(finished.stderr)
 

@@ -28,9 +28,7 @@ Fd ending_signals() {
 Result<std::unique_ptr<observe::WebServer>> open_server(const TopWebRequest& request,
                                                         NodeSource& source) {
   const auto address = observe::read_web_address(request.address);
-  if (!address || !address->path.empty()) {
-    return Error::invalid("serve the live view", "--web is PORT or ADDRESS:PORT");
-  }
+  if (!address) return Error::invalid("serve the live view", "the address is not readable");
   observe::WebSettings settings;
   settings.interval_us = static_cast<std::uint64_t>(request.interval.count());
   if (!request.token_file.empty()) settings.token = TRY(observe::read_token(request.token_file));
@@ -45,6 +43,11 @@ Result<std::unique_ptr<observe::WebServer>> open_server(const TopWebRequest& req
 }  // namespace
 
 int serve_top(const TopWebRequest& request) {
+  if (const auto address = observe::read_web_address(request.address);
+      !address || !address->path.empty()) {
+    say(fmt::format("--web={}: allowed is PORT or ADDRESS:PORT", printable(request.address)));
+    return exit_usage;
+  }
   const auto source = source_here(request.arguments);
   const auto server = open_server(request, *source);
   if (!server.ok()) {

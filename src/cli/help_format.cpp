@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/help_format.hpp"
+
+namespace cuvmm::cli {
+namespace {
+
+// "SIZE"; "{loose,tight}" of "TEXT:{loose,tight}"; "NUMBER" of "INT:INT in [0 - 9]".
+std::string shown_type(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  const std::size_t colon = type.find(':');
+  const std::string check = colon == std::string::npos ? "" : type.substr(colon + 1);
+  if (check.starts_with('{')) return check;
+  const std::string name = type.substr(0, colon);
+  return name == "INT" || name == "UINT" ? "NUMBER" : name;
+}
+
+bool takes_several(const CLI::Option& option) {
+  return option.get_expected_max() > 1;
+}
+
+}  // namespace
+
+// A flag's value, when it is given alone, stands in braces behind its name.
+std::string HelpFormat::make_option_name(const CLI::Option* option, bool is_positional) const {
+  std::string name = CLI::Formatter::make_option_name(option, is_positional);
+  for (std::size_t begin = 0; (begin = name.find('{')) != std::string::npos;) {
+    name.erase(begin, name.find('}', begin) + 1 - begin);
+  }
+  return name;
+}
+
+std::string HelpFormat::make_option_opts(const CLI::Option* option) const {
+  if (option->get_type_size() == 0) return {};
+  std::string text;
+  if (const std::string type = shown_type(*option); !type.empty()) text += " " + type;
+  if (!option->get_default_str().empty()) text += "=" + option->get_default_str();
+  if (takes_several(*option)) text += " ...";
+  if (option->get_required()) text += " REQUIRED";
+  return text;
+}
+
+std::string HelpFormat::make_option_usage(const CLI::Option* option) const {
+  const std::string name = make_option_name(option, true) + (takes_several(*option) ? "..." : "");
+  return option->get_required() ? name : "[" + name + "]";
+}
+
+}  // namespace cuvmm::cli
