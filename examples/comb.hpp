@@ -288,7 +288,7 @@ class Comb {
     if (large_ != 0) {
       contents_.write(large_, large_size_, number_of_large);
     } else {
-      say("largest that could be had", pretty(largest_below(size)));
+      say("largest that succeeded", pretty(largest_below(size)));
     }
     return large_ != 0;
   }
@@ -325,9 +325,10 @@ class Comb {
 
   std::string verdict(bool got_it, bool is_right) const {
     if (!is_right) return "FAILED: blocks have lost their contents.";
-    if (!got_it) return "FAILED: the memory is free, and cannot be had in one piece.";
-    if (request_.block < 2 * MiB) return "SUCCEEDED: what is free can be had in one piece.";
-    return "SUCCEEDED: what is free can be had in one piece. With blocks of 2 MiB and more the\n"
+    if (!got_it) return "FAILED: the memory is free, and cannot be allocated in one piece.";
+    if (request_.block < 2 * MiB) return "SUCCEEDED: what is free can be allocated in one piece.";
+    return "SUCCEEDED: what is free can be allocated in one piece. With blocks of 2 MiB and more "
+           "the\n"
            "driver copes too, since it maps each of them by itself.";
   }
 

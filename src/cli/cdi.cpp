@@ -223,7 +223,7 @@ void add_cdi(CLI::App& app, int& exit_status) {
   command->callback([request, command, &exit_status] {
     request->simulated = command->count("--sim") != 0;
     if (!is_cdi_version(request->version)) {
-      say(fmt::format("--cdi-version {}: known are 0.3.0 to 1.0.0", printable(request->version)));
+      say(fmt::format("--cdi-version {}: must be 0.3.0 to 1.0.0", printable(request->version)));
       exit_status = exit_usage;
       return;
     }

@@ -51,10 +51,11 @@ std::optional<std::string> problem_of_shares(const std::vector<std::string>& sha
   for (const std::string& share : shares) {
     const auto limit = OptionType<SizeLimit>::read(share);
     if (!limit || limit->of(TiB) == unlimited || limit->of(GiB) == 0) {
-      return fmt::format("--shares: '{}' is no size (4G) or part (50%)", printable(share));
+      return fmt::format("--shares: '{}' is neither a size (4G) nor a share (50%)",
+                         printable(share));
     }
     if (!names.insert(name_of(share)).second) {
-      return fmt::format("--shares: {} stands there twice", share);
+      return fmt::format("--shares: {} is listed twice", share);
     }
     for (const CdiDevice& device : devices) {
       if (limit->of(device.memory) <= device.memory) continue;

@@ -27,7 +27,7 @@ const char* what_to_do_next(view::ExportFormat format) {
     case view::ExportFormat::RmmCsv:
       return "`cuvmm replay` plays it";
     case view::ExportFormat::Csv:
-      return "a line an event";
+      return "one line per event";
   }
   return "";
 }

@@ -92,7 +92,7 @@ int draw(const std::string& data, const PlotRequest& request) {
 int plot(const PlotRequest& request) {
   const bool is_data = has_ending(request.out, {".json"});
   if (!is_data && !has_ending(request.out, {".png", ".svg", ".html"})) {
-    say(request.out + ": a picture's name ends in .png, .svg or .html; in .json its data does");
+    say(request.out + ": the output's name must end in .png, .svg, .html, or .json for the data");
     return exit_usage;
   }
   if (would_overwrite(request.out, request.traces)) return exit_usage;

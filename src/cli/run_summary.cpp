@@ -77,7 +77,7 @@ void print_one(const std::string& path) {
                                          work.of(TraceEvent::Compact).bytes)));
   }
   if (const auto& elided = work.of(TraceEvent::CopyElided); elided.count > 0) {
-    line("copies made needless", fmt::format("{}, {}", elided.count, print_size(elided.bytes)));
+    line("copies avoided", fmt::format("{}, {}", elided.count, print_size(elided.bytes)));
   }
   if (const auto refused = counted(TraceEvent::OutOfMemory); refused > 0) {
     line("out of memory", fmt::format("{} times", refused));

@@ -47,12 +47,12 @@ constexpr Row rows[] = {
     {TraceEvent::Unmap, "unmaps", "unmaps", "unmapped_bytes"},
     {TraceEvent::Move, "free chunks moved", "moves", "moved_bytes"},
     {TraceEvent::Compact, "live blocks moved", "compactions", "compacted_bytes"},
-    {TraceEvent::CopyElided, "copies made needless", "copies_elided", "elided_bytes"},
+    {TraceEvent::CopyElided, "copies avoided", "copies_elided", "elided_bytes"},
     {TraceEvent::Resize, "resized in place", "resizes"},
     {TraceEvent::OutOfMemory, "out of memory", "out_of_memory"},
     {TraceEvent::Export, "exports", "exports"},
     {TraceEvent::Import, "imports", "imports"},
-    {TraceEvent::MemoryInfo, "questions about free memory", "memory_questions"},
+    {TraceEvent::MemoryInfo, "queries of free memory", "memory_questions"},
     {TraceEvent::Call, "other calls", "other_calls"},
 };
 

@@ -137,7 +137,7 @@ void WebServer::read(Connection& connection) {
   if (parse.state == HttpParse::State::Incomplete) return;
   connection.read.clear();
   if (parse.state == HttpParse::State::Bad) {
-    return complain(connection, "400 Bad Request", "This is no HTTP request.");
+    return complain(connection, "400 Bad Request", "This is not an HTTP request.");
   }
   connection.request = std::move(parse.request);
   answer(connection);

@@ -25,8 +25,8 @@ case $example in
     expect off 0 "1000000 sums, 0 of them wrong" --sim
     expect vmm 0 "1000000 sums, 0 of them wrong" --sim ;;
   frag_test_runtime)
-    expect off 1 "FAILED: the memory is free, and cannot be had in one piece" --sim=memory=64M
-    expect vmm 0 "SUCCEEDED: what is free can be had in one piece" --sim=memory=64M ;;
+    expect off 1 "FAILED: the memory is free, and cannot be allocated in one piece" --sim=memory=64M
+    expect vmm 0 "SUCCEEDED: what is free can be allocated in one piece" --sim=memory=64M ;;
   resize_test_runtime)
     words=(--largest 256M)
     expect off 0 "SUCCEEDED: every byte that was looked at is right" --sim=memory=1G

@@ -23,7 +23,7 @@ TEST(FragTest, FailsNativelyAndSaysSo) {
   EXPECT_TRUE(says(finished, "2048 blocks of 512 KiB"));
   EXPECT_TRUE(says(finished, "out of memory"));
   EXPECT_TRUE(says(finished, "1024 of 1024"));
-  EXPECT_TRUE(says(finished, "FAILED: the memory is free, and cannot be had in one piece."));
+  EXPECT_TRUE(says(finished, "FAILED: the memory is free, and cannot be allocated in one piece."));
 }
 
 TEST(FragTest, SucceedsUnderCuvmmAndSaysSo) {
@@ -32,7 +32,7 @@ TEST(FragTest, SucceedsUnderCuvmmAndSaysSo) {
     const Finished finished = frag_test({"--block", block}, under_cuvmm());
     EXPECT_EQ(finished.status, 0);
     EXPECT_TRUE(says(finished, "cuMemAlloc and cuMemFree, cuvmm, VMM_MODE=VMM"));
-    EXPECT_TRUE(says(finished, "SUCCEEDED: what is free can be had in one piece."));
+    EXPECT_TRUE(says(finished, "SUCCEEDED: what is free can be allocated in one piece."));
   }
 }
 

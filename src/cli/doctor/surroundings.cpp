@@ -83,13 +83,14 @@ Findings look_at_limits(const DoctorRequest&) {
   rlimit files{};
   ::getrlimit(RLIMIT_NOFILE, &files);
   const bool has_files = files.rlim_cur == RLIM_INFINITY || files.rlim_cur >= enough_files;
-  findings.push_back(
-      {has_files ? Verdict::Good : Verdict::Doubtful, "open files",
-       files.rlim_cur == RLIM_INFINITY ? "unlimited" : fmt::format("{} at a time", files.rlim_cur),
-       has_files ? "" : "ulimit -n 4096: sharing needs one a chunk"});
+  findings.push_back({has_files ? Verdict::Good : Verdict::Doubtful, "open files",
+                      files.rlim_cur == RLIM_INFINITY
+                          ? "unlimited"
+                          : fmt::format("at most {} open", files.rlim_cur),
+                      has_files ? "" : "ulimit -n 4096: sharing needs one a chunk"});
   const std::uint64_t maps = number_in("/proc/sys/vm/max_map_count");
   const bool has_maps = maps >= enough_maps;
-  findings.push_back({has_maps ? Verdict::Good : Verdict::Doubtful, "maps a process",
+  findings.push_back({has_maps ? Verdict::Good : Verdict::Doubtful, "maps per process",
                       fmt::format("{}", maps),
                       has_maps ? ""
                                : "sysctl vm.max_map_count=65530: the simulated driver needs "
