@@ -144,11 +144,11 @@ void print_advice(const AdviceFacts& facts, const ReplayTrace& trace,
   }
   const bool has_limit = facts.limit != unlimited;
   if (has_limit) fmt::print("limit {}\n", print_size(facts.limit));
-  fmt::print("\n{:<12} {:>14} {:>19}{}\n", "policy", "unlimited", "least that suffices",
+  fmt::print("\n{:<12} {:>14} {:>21}{}\n", "policy", "unlimited", "least that suffices",
              has_limit ? "   within the limit" : "");
   for (const PolicyNeed& need : facts.needs) {
     const char* const fits = need.fits ? "   yes" : "   no";
-    fmt::print("{:<12} {:>14} {:>19}{}\n", name_of(need.policy), print_size(need.peak),
+    fmt::print("{:<12} {:>14} {:>21}{}\n", name_of(need.policy), print_size(need.peak),
                need.least == unlimited ? "none tried" : print_size(need.least),
                has_limit ? fits : "");
   }

@@ -188,7 +188,7 @@ TEST(RunCommand, RefusesAFolderInWhichNoTraceCanBeCreated) {
       run({"--sim", "--trace", folder + "/run.trace", "--", "echo", "started"});
   EXPECT_EQ(finished.status, 125);
   EXPECT_EQ(finished.out, "");
-  EXPECT_NE(finished.err.find(folder + ")"), std::string::npos) << finished.err;
+  EXPECT_NE(finished.err.find("in " + folder + ","), std::string::npos) << finished.err;
 }
 
 TEST(RunCommand, LetsFrameworksUseTheDriver) {
