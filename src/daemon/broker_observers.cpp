@@ -141,12 +141,12 @@ std::string Broker::contradiction_in(const ClientTerms& before, const ClientTerm
     if (place == host_place) continue;
     if (asked.sets_guarantee && asked.guarantee > share.limit) {
       return "the guarantee of " + print_size(asked.guarantee) + " exceeds the limit of " +
-             print_size(share.limit) + "; raise that as well";
+             print_size(share.limit);
     }
     const Size guarantee = before.share_at(place).guarantee;
     if (asked.sets_limit && !asked.sets_guarantee && share.limit < guarantee) {
       return "the limit of " + print_size(share.limit) + " is below the guarantee of " +
-             print_size(guarantee) + "; lower that as well";
+             print_size(guarantee);
     }
   }
   return {};
