@@ -8,7 +8,7 @@ namespace {
 std::string shown_type(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const std::size_t colon = type.find(':');
-  const std::string check = colon == std::string::npos ? "" : type.substr(colon + 1);
+  std::string check = colon == std::string::npos ? "" : type.substr(colon + 1);
   if (check.starts_with('{')) return check;
   const std::string name = type.substr(0, colon);
   return name == "INT" || name == "UINT" ? "NUMBER" : name;
