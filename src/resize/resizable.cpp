@@ -190,12 +190,15 @@ Result<void> Resizable::release_mapping_beyond(Size keep) {
 Result<void> Resizable::shrink_now(Size size) {
   TRY(driver_.check(driver_.cuCtxSynchronize_v2000(), "wait for what uses the buffer"));
   const Holding holding{lock_};
-  // Pending shrinks may belong to work of other contexts that is still running.
+  // Pending shrinks may belong to work of other contexts that is still running, and may use the
+  // memory until the last of them.
   (void)settle();
   if (shrinks_.empty()) {
     TRY(release_mapping_beyond(whole(size)));
+  } else {
+    Size& keep = shrinks_.back().keep;
+    keep = std::min(keep, whole(size));
   }
-  for (Shrink& shrink : shrinks_) shrink.keep = std::min(shrink.keep, whole(size));
   size_ = size;
   return {};
 }

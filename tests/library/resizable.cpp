@@ -168,6 +168,42 @@ TEST_F(Resizables, ShrinkWhileAnotherStreamIsCaptured) {
   EXPECT_EQ(CALL(cuStreamDestroy)(captured), CUDA_SUCCESS);
 }
 
+// The plain shrink waits for the work of its own context. Work of another context still uses the
+// memory, although the stream of the first pending shrink is done.
+TEST_F(Resizables, ShrinkOnlyOnceAllPendingShrinksAreDone) {
+  ResizableBuffer buffer = given(16 * MiB);
+  for (const std::uint64_t size : {4 * MiB, 8 * MiB, 12 * MiB, 16 * MiB}) {
+    ASSERT_TRUE(buffer.resize(size).ok());  // chunks that can be released one by one
+  }
+  CUcontext other = nullptr;
+  CUctxCreateParams parameters{};
+  ASSERT_EQ(CALL(cuCtxCreate)(&other, &parameters, 0, 0), CUDA_SUCCESS);
+  CUstream first = nullptr;
+  CUstream second = nullptr;
+  ASSERT_EQ(CALL(cuStreamCreate)(&first, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(CALL(cuStreamCreate)(&second, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  Held held;
+  Held held_longer;
+  EXPECT_EQ(CALL(cuLaunchHostFunc)(first, &Held::wait, &held.go), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuLaunchHostFunc)(second, &Held::wait, &held_longer.go), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuMemsetD8Async)(buffer.address() + 9 * MiB, 3, MiB, second), CUDA_SUCCESS);
+  EXPECT_TRUE(buffer.resize(12 * MiB, first).ok());
+  EXPECT_TRUE(buffer.resize(8 * MiB, second).ok());
+  EXPECT_EQ(CALL(cuCtxSetCurrent)(context_), CUDA_SUCCESS);
+  EXPECT_TRUE(buffer.resize(4 * MiB).ok());
+  held.go = true;
+  EXPECT_EQ(CALL(cuCtxSetCurrent)(other), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuStreamSynchronize)(first), CUDA_SUCCESS);
+  EXPECT_TRUE(buffer.resize(4 * MiB, first).ok());
+  EXPECT_EQ(physical(buffer), 12 * MiB) << "the second stream still uses it";
+  held_longer.go = true;
+  EXPECT_EQ(CALL(cuCtxSynchronize)(), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuCtxSetCurrent)(context_), CUDA_SUCCESS);
+  EXPECT_TRUE(buffer.resize(4 * MiB).ok());
+  EXPECT_EQ(physical(buffer), 4 * MiB);
+  EXPECT_EQ(CALL(cuCtxDestroy)(other), CUDA_SUCCESS);
+}
+
 TEST_F(Resizables, KeepMemoryThatIsNeededAgain) {
   ResizableBuffer buffer = given(16 * MiB);
   ASSERT_TRUE(buffer.resize(16 * MiB).ok());
