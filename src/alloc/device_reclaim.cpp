@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "driver/current_context.hpp"
-
 namespace cuvmm {
 
 // Holds no lock of an arena or of windows, so it may wait for those locks, which a reclaim may not.
@@ -64,12 +62,13 @@ Size DeviceReclaim::reclaim_from_others(const DeviceMemory& device, Size wanted)
 }
 
 bool DeviceReclaim::make_room() {
-  const int ordinal = current_device(parts_.dependencies.driver);
-  DeviceMemory* const there = parts_.devices.find(ordinal);
-  if (there == nullptr) return false;
-  clock_.ask_about_frees(ordinal);
-  const Size cached = there->give_back_cached();
-  return reclaim_from_others(*there, unlimited) + cached > 0;
+  Size released = 0;
+  for (DeviceMemory* const device : parts_.devices.all()) {
+    clock_.ask_about_frees(device->ordinal());
+    released += device->give_back_cached();
+    released += reclaim_from_others(*device, unlimited);
+  }
+  return released > 0;
 }
 
 // Mapped memory is cheaper to reuse than the store's free chunks, so those go first. Mapped memory

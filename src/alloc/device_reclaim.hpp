@@ -37,7 +37,8 @@ class DeviceReclaim {
   void retry(DeviceMemory& device, Size size, MemoryPressure& pressure, Compacts compacts,
              Lease lease, const std::function<bool()>& still_lacks);
 
-  // Returns spare memory of the current device to the driver. Returns whether there was any.
+  // Returns spare memory of all devices to the driver, since a call may need memory of another
+  // device than the current one. Returns whether there was any.
   bool make_room();
   // Releases memory that the device caches beyond VMM_CACHE and that no work uses any longer.
   void bound_cache(DeviceMemory& device);

@@ -82,6 +82,21 @@ TEST_F(MemoryTest, UnderPressureOneStreamFollowsAnother) {
   }
 }
 
+// The call may need memory of that device, whichever is current.
+TEST_F(MemoryTest, MakesRoomOnDevicesThatAreNotCurrent) {
+  NEEDS_DEVICES(2);
+  {
+    const PrimaryContext there{1};
+    EXPECT_EQ(memory().free(given(large)), Answer{CUDA_SUCCESS});
+  }
+  ASSERT_GE(memory().counters(1).physical_held(), large);
+  ASSERT_CUDA(driver().cuCtxSetCurrent(nullptr));
+  EXPECT_TRUE(memory().make_room());
+  EXPECT_EQ(memory().counters(1).physical_held(), 0U);
+  EXPECT_FALSE(memory().make_room()) << "there is nothing left";
+  ASSERT_CUDA(driver().cuCtxSetCurrent(primary()));
+}
+
 TEST_F(MemoryTest, OfAnEndedContextIsForgotten) {
   CUdeviceptr address = 0;
   {
