@@ -37,6 +37,12 @@ bool HeldAllocations::try_release(const AllocationMap::Found& found) {
   return true;
 }
 
+// Counts first: copies may find the allocation again once it is held.
+void HeldAllocations::restore(const AllocationMap::Found& found) {
+  if ((found.facts.pins & pin::sync_memops) != 0) sync_memops_.fetch_add(1);
+  found.allocation->restore_held();
+}
+
 void HeldAllocations::set_sync_memops(CUdeviceptr address, bool on) {
   const auto found = find_holder(address);
   if (!found || on == ((found->facts.pins & pin::sync_memops) != 0)) return;

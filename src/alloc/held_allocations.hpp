@@ -20,6 +20,9 @@ class HeldAllocations {  // NOLINT(clang-analyzer-optin.performance.Padding)
   void add(Allocation& allocation, Allocation::Holding holding);
   // Of several concurrent attempts to end that, exactly one succeeds.
   bool try_release(const AllocationMap::Found& found);
+  // Undoes try_release() if the allocation could not be freed. Called by the thread that released
+  // it.
+  void restore(const AllocationMap::Found& found);
 
   // These find only memory that is still served. The calling thread must be inside a call barrier
   // for as long as it uses the owner, which may otherwise be destroyed (Retired).

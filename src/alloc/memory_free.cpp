@@ -58,7 +58,7 @@ Answer Memory::free_blocking(const AllocationMap::Found& found) {
     return CUDA_SUCCESS;
   }
   if (!waited.ok()) {
-    found.allocation->restore_held();
+    held_.restore(found);
     return to_cuda(waited.error());
   }
   end_blocking(found, {});

@@ -108,6 +108,18 @@ TEST_F(MemoryTest, AWaitThatFailsLeavesTheAllocationHeld) {
   EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
 }
 
+TEST_F(MemoryTest, AFreeThatIsRefusedLeavesSyncMemopsOn) {
+  const CUdeviceptr address = given(large);
+  memory().held().set_sync_memops(address, true);
+  submission_epoch.leave();
+  faulty.fail_call(Call::cuCtxSynchronize, 1, CUDA_ERROR_LAUNCH_FAILED);
+  EXPECT_EQ(memory().free(address), Answer{CUDA_ERROR_LAUNCH_FAILED});
+  faulty.stop_failing();
+  EXPECT_TRUE(memory().held().any_has_sync_memops());
+  EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
+  EXPECT_FALSE(memory().held().any_has_sync_memops());
+}
+
 // The current context is then another one, whose work proves nothing.
 TEST_F(MemoryTest, AFreeInAnEndedContextWaitsForNoOtherContext) {
   OwnContext own;
