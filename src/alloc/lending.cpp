@@ -5,15 +5,16 @@
 
 namespace cuvmm {
 
-Lending::Secret Lending::lend(Allocation& allocation, const AllocationFacts& facts,
-                              const Secret& fresh) {
+Lending::Entry Lending::lend(Allocation& allocation, const AllocationFacts& facts,
+                             const Secret& fresh) {
   const Holding holding{lock_};
-  const auto lent = all_.try_emplace(facts.buffer_id, Lent{.allocation = &allocation,
-                                                           .owner = facts.context_memory(),
-                                                           .size = facts.asked,
-                                                           .secret = fresh,
-                                                           .ticket = {}});
-  return lent.first->second.secret;
+  const auto [lent, is_new] =
+      all_.try_emplace(facts.buffer_id, Lent{.allocation = &allocation,
+                                             .owner = facts.context_memory(),
+                                             .size = facts.asked,
+                                             .secret = fresh,
+                                             .ticket = {}});
+  return {lent->second.secret, is_new};
 }
 
 std::optional<Lending::Secret> Lending::secret_of(Id id) const {
@@ -62,7 +63,8 @@ bool Lending::end(Id id, const FreeTicket& ticket) {
 
 void Lending::forget(Id id) {
   const Holding holding{lock_};
-  all_.erase(id);
+  const auto found = all_.find(id);
+  if (found != all_.end() && found->second.borrowers == 0) all_.erase(found);
 }
 
 void Lending::forget_all_of(const ContextMemory& owner) {

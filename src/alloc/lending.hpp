@@ -19,8 +19,12 @@ class Lending {
   // A process that knows it may open the memory.
   using Secret = std::array<std::uint8_t, 16>;
 
-  // Lets the allocation be borrowed. Returns its secret: the one that it has, else `fresh`.
-  Secret lend(Allocation& allocation, const AllocationFacts& facts, const Secret& fresh);
+  // Lets the allocation be borrowed, under the secret that it has, or else under `fresh`.
+  struct Entry {
+    Secret secret;
+    bool is_new;  // it was not lent before
+  };
+  Entry lend(Allocation& allocation, const AllocationFacts& facts, const Secret& fresh);
   // nullopt if it was never lent, or was freed.
   std::optional<Secret> secret_of(Id id) const;
 
@@ -37,7 +41,8 @@ class Lending {
   // The program has freed the block. Returns true if it has no borrowers and can be freed now.
   // Otherwise it is freed when the last borrower gives it back, for reuse after the ticket.
   bool end(Id id, const FreeTicket& ticket);
-  // Undoes lend() for a block that the program freed meanwhile.
+  // Undoes a lend() that was new, for a block that the program freed meanwhile. An entry with
+  // borrowers stays, since the block is freed with the last of them.
   void forget(Id id);
   // The context is gone with all of its memory. Borrowers keep the chunks.
   void forget_all_of(const ContextMemory& owner);

@@ -191,11 +191,12 @@ Result<Memory::Lent> Memory::lend(CUdeviceptr address, const Lending::Secret& fr
                  .subject = "the device gives no memory to other processes"};
   }
   owner.pin(*found->allocation, pin::legacy_ipc);
-  const Lent lent{found->facts.buffer_id, lending_.lend(*found->allocation, found->facts, fresh)};
+  const Lending::Entry entry = lending_.lend(*found->allocation, found->facts, fresh);
+  const Lent lent{found->facts.buffer_id, entry.secret};
   // Another thread may be freeing it, and may have looked before it was pinned.
   const auto still = held_.find_holder(address);
   if (still && still->facts.buffer_id == lent.id) return lent;
-  lending_.forget(lent.id);
+  if (entry.is_new) lending_.forget(lent.id);
   return Error::invalid(doing, "it is being freed");
 }
 

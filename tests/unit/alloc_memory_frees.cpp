@@ -73,6 +73,26 @@ TEST_F(MemoryTest, AnAllocationThatItsStreamRefusesDoesNotCountAsUsed) {
   EXPECT_EQ(memory().pools().serve(pool)->used(), 0U);
 }
 
+// A thread that lends the block has found it before, and finds it gone after.
+TEST_F(MemoryTest, ABlockThatAnotherProcessHasOpenIsNotForgottenByALateLender) {
+  const CUdeviceptr address = given(large);
+  const auto found = memory().held().find_start(address);
+  const auto first = memory().lend(address, Lending::Secret{1});
+  if (!first.ok()) GTEST_SKIP() << first.error().text();
+  Lending& lending = memory().lending();
+  ASSERT_TRUE(lending.borrow(first->id).ok());
+  EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
+  const Lending::Entry late = lending.lend(*found->allocation, found->facts, Lending::Secret{2});
+  EXPECT_FALSE(late.is_new);
+  EXPECT_EQ(late.secret, first->secret);
+  lending.forget(first->id);
+  EXPECT_EQ(lending.kept(), 1U);
+  lending.give_back(first->id);
+  EXPECT_EQ(lending.lent(), 0U);
+  memory().make_room();
+  EXPECT_EQ(memory().counters(0).physical_held(), 0U) << "the last borrower frees the block";
+}
+
 // A capture that has just begun must not be broken by a wait that the driver's own free would not
 // make.
 TEST_F(MemoryTest, AfterACaptureAFreeWaitsAsTheDriversDoes) {
