@@ -14,19 +14,31 @@ NativeMemory::NativeMemory(const Driver& driver, const MemorySettings& settings,
       bounds_chunks_(counts_ || settings.lessor != nullptr) {}
 
 void NativeMemory::took(const Name& name, Size size) {
-  if (counts_) took(name, size, current_device(driver_));
+  if (counts_) took(name, {current_device(driver_), size});
+}
+
+void NativeMemory::took_from_pool(CUdeviceptr address, Size size) {
+  if (!counts_) return;
+  CUmemorytype type{};
+  int device = -1;
+  const bool is_known = driver_.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                                      address) == CUDA_SUCCESS &&
+                        driver_.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                                      address) == CUDA_SUCCESS;
+  if (is_known && type == CU_MEMORYTYPE_HOST) return;
+  took({Kind::Address, address}, {is_known ? device : current_device(driver_), size});
 }
 
 // The driver has granted the memory already, so our cached chunks make way for it. If the name is
 // already known, its memory has ended without our noticing.
-void NativeMemory::took(const Name& name, Size size, int ordinal) {
+void NativeMemory::took(const Name& name, const Taken& taken) {
   if (!counts_) return;
-  DeviceMemory* const there = devices_.serve(ordinal);
+  DeviceMemory* const there = devices_.serve(taken.device);
   if (there == nullptr) return;
   gives_back(name);
-  remember(name, {ordinal, size});
+  remember(name, taken);
   LeasedBudget& budget = there->budget();
-  budget.note_native(size);
+  budget.note_native(taken.size);
   const Size held = budget.committed_bytes() + budget.native_bytes();
   if (held > budget.limit()) there->store().reclaim(there->location(), held - budget.limit());
 }

@@ -31,9 +31,12 @@ class NativeMemory {
   bool counts() const { return counts_; }
   // Whether a limit or the node's service bounds the chunks that the program creates.
   bool bounds_chunks() const { return bounds_chunks_; }
-  // On the current device, or on `device`.
+  // Memory of the current context.
   void took(const Name& name, Size size);
-  void took(const Name& name, Size size, int device);
+  void took(const Name& name, const Taken& taken);
+  // Memory of a pool, which may be another device's or the host's, whatever context is current.
+  // Host memory does not count.
+  void took_from_pool(CUdeviceptr address, Size size);
   // Call before the driver frees the memory, since the name may be reused right after. Returns what
   // no longer counts.
   std::optional<Taken> gives_back(const Name& name);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that a live capture leaves to the driver counts against VMM_LIMIT.
+// Memory that the driver serves counts against VMM_LIMIT: during a live capture, and from
+// pools that cuvmm does not serve.
 #include <gtest/gtest.h>
 
 #include "hook_sim/on_primary_context.hpp"
@@ -103,6 +104,62 @@ TEST_F(LimitedBesideACapture, PoolMemoryCountsUnlessItsStreamIsCaptured) {
   ASSERT_DONE(through_door<Call::cuMemAllocAsync>(&of_the_graph, std::size_t{half}, captured_));
   EXPECT_EQ(native(), half);
   EXPECT_DONE(through_door<Call::cuMemFreeAsync>(counted, other_));
+  EXPECT_DONE(through_door<Call::cuMemPoolDestroy>(pool));
+}
+
+class LimitedNativeMemory : public OnPrimaryContext {
+ protected:
+  void SetUp() override {
+    ASSERT_NO_FATAL_FAILURE(OnPrimaryContext::SetUp());
+    Serving* const serving = Engine::get()->serving();
+    if (serving == nullptr || !serving->memory.native().counts()) GTEST_SKIP() << "no limit";
+  }
+
+  static Size native(int device = 0) {
+    return Engine::get()->serving()->memory.counters(device).native;
+  }
+  static CUmemoryPool given_pool(CUmemLocation location, CUmemAllocationHandleType handles) {
+    const CUmemPoolProps wanted{
+        .allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .handleTypes = handles, .location = location};
+    CUmemoryPool pool = nullptr;
+    EXPECT_DONE(through_door<Call::cuMemPoolCreate>(&pool, &wanted));
+    return pool;
+  }
+  static CUmemoryPool given_shareable_pool(int device) {
+    return given_pool({CU_MEM_LOCATION_TYPE_DEVICE, {device}},
+                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  }
+  static CUdeviceptr given_from(CUmemoryPool pool) {
+    CUdeviceptr address = 0;
+    EXPECT_DONE(through_door<Call::cuMemAllocFromPoolAsync>(&address, std::size_t{half}, pool,
+                                                            CU_STREAM_LEGACY));
+    return address;
+  }
+  static void free(CUdeviceptr address) {
+    EXPECT_DONE(through_door<Call::cuMemFreeAsync>(address, CU_STREAM_LEGACY));
+  }
+};
+
+// The context of device 0 is current.
+TEST_F(LimitedNativeMemory, OfAPoolCountsOnThePoolsDevice) {
+  int devices = 0;
+  ASSERT_DONE(through_door<Call::cuDeviceGetCount>(&devices));
+  ASSERT_GE(devices, 2) << "see tests/CMakeLists.txt";
+  const CUmemoryPool pool = given_shareable_pool(1);
+  const CUdeviceptr block = given_from(pool);
+  EXPECT_EQ(native(0), 0U);
+  EXPECT_EQ(native(1), half);
+  free(block);
+  EXPECT_EQ(native(1), 0U);
+  EXPECT_DONE(through_door<Call::cuMemPoolDestroy>(pool));
+}
+
+TEST_F(LimitedNativeMemory, OfAPoolOfTheHostDoesNotCount) {
+  const CUmemoryPool pool = given_pool({CU_MEM_LOCATION_TYPE_HOST, {0}}, CU_MEM_HANDLE_TYPE_NONE);
+  const CUdeviceptr block = given_from(pool);
+  EXPECT_EQ(native(), 0U);
+  free(block);
+  EXPECT_EQ(native(), 0U);
   EXPECT_DONE(through_door<Call::cuMemPoolDestroy>(pool));
 }
 

@@ -71,14 +71,15 @@ void count_natively(const Forward<call>& forward, CUresult answer, const CUdevic
   if (serving == nullptr || answer != CUDA_SUCCESS || given == nullptr) return;
   serving->memory.native().took({NativeMemory::Kind::Address, *given}, size);
 }
-// A captured allocation belongs to a graph, and is not counted here.
+// The same for a pool's memory. A captured allocation belongs to a graph, and is not counted here.
 template <Call call>
 void count_natively(const Forward<call>& forward, CUresult answer, const CUdeviceptr* given,
                     Size size, CUstream stream) {
   Serving* serving = forward.engine().serving();
   if (serving == nullptr || !serving->memory.native().counts()) return;
+  if (answer != CUDA_SUCCESS || given == nullptr) return;
   if (serving->memory.work().is_capturing(stream_name(forward, stream))) return;
-  count_natively(forward, answer, given, size);
+  serving->memory.native().took_from_pool(*given, size);
 }
 template <Call call, class Free>
 CUresult counted_free(const Forward<call>& forward, CUdeviceptr address, Free&& free) {
@@ -88,7 +89,7 @@ CUresult counted_free(const Forward<call>& forward, CUdeviceptr address, Free&& 
   const auto counted = serving->memory.native().gives_back(name);
   const CUresult answer = free();
   if (answer != CUDA_SUCCESS && counted) {
-    serving->memory.native().took(name, counted->size, counted->device);
+    serving->memory.native().took(name, *counted);
   }
   return answer;
 }

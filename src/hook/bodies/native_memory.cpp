@@ -67,7 +67,7 @@ CUresult end(const Forward<call>& forward, Handle handle, const NativeMemory::Na
   const auto counted = memory->gives_back(name);
   const CUresult answer = forward(handle);
   if (answer != CUDA_SUCCESS && counted) {
-    memory->took(name, counted->size, counted->device);
+    memory->took(name, *counted);
   }
   return answer;
 }
