@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "alloc/native_memory.hpp"
 
+#include <vector>
+
 #include "driver/current_context.hpp"
 
 namespace cuvmm {
@@ -14,7 +16,7 @@ NativeMemory::NativeMemory(const Driver& driver, const MemorySettings& settings,
       bounds_chunks_(counts_ || settings.lessor != nullptr) {}
 
 void NativeMemory::took(const Name& name, Size size) {
-  if (counts_) took(name, {current_device(driver_), size});
+  if (counts_) took(name, {current_device(driver_), size, current_context(driver_)});
 }
 
 void NativeMemory::took_from_pool(CUdeviceptr address, Size size) {
@@ -48,6 +50,30 @@ std::optional<NativeMemory::Taken> NativeMemory::gives_back(const Name& name) {
   const auto taken = forget(name);
   if (taken) devices_.serve(taken->device)->budget().forget_native(taken->size);
   return taken;
+}
+
+// A new context may have taken a name of the ended one by now. Its memory stays.
+void NativeMemory::context_ended(CUcontext context) {
+  if (context == nullptr || count_.load(std::memory_order_acquire) == 0) return;
+  std::vector<Taken> ended;
+  {
+    const Holding holding{lock_};
+    std::erase_if(taken_, [&](const auto& one) {
+      const bool is_of_it = one.second.context == context;
+      if (is_of_it) ended.push_back(one.second);
+      return is_of_it;
+    });
+    count_.store(taken_.size(), std::memory_order_release);
+  }
+  for (const Taken& one : ended) devices_.serve(one.device)->budget().forget_native(one.size);
+}
+
+void NativeMemory::belongs_to(CUcontext green, CUcontext primary) {
+  if (count_.load(std::memory_order_acquire) == 0) return;
+  const Holding holding{lock_};
+  for (auto& [name, taken] : taken_) {
+    if (taken.context == green) taken.context = primary;
+  }
 }
 
 void NativeMemory::remember(const Name& name, const Taken& taken) {

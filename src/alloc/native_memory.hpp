@@ -23,6 +23,8 @@ class NativeMemory {
   struct Taken {
     int device;
     Size size;
+    // The context that the memory ends with; nullptr: none.
+    CUcontext context = nullptr;
   };
 
   // All must outlive this object.
@@ -40,6 +42,11 @@ class NativeMemory {
   // Call before the driver frees the memory, since the name may be reused right after. Returns what
   // no longer counts.
   std::optional<Taken> gives_back(const Name& name);
+
+  // The driver has freed the context's memory. Memory of pools stays.
+  void context_ended(CUcontext context);
+  // The memory of a green context belongs to its device's primary context, and ends with that.
+  void belongs_to(CUcontext green, CUcontext primary);
 
  private:
   struct NameHash {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that the driver serves counts against VMM_LIMIT: during a live capture, and from
-// pools that cuvmm does not serve.
+// Memory that the driver serves counts against VMM_LIMIT: during a live capture, arrays, managed
+// memory, and pools that cuvmm does not serve.
 #include <gtest/gtest.h>
 
 #include "hook_sim/on_primary_context.hpp"
+#include "hook_sim/stand_ins.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -118,6 +119,19 @@ class LimitedNativeMemory : public OnPrimaryContext {
   static Size native(int device = 0) {
     return Engine::get()->serving()->memory.counters(device).native;
   }
+  static CUarray given_array() {
+    const CUDA_ARRAY_DESCRIPTOR shape{
+        .Width = 1024, .Height = 1024, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
+    CUarray array = nullptr;
+    EXPECT_DONE(through_door<Call::cuArrayCreate_v2>(&array, &shape));
+    return array;
+  }
+  static CUdeviceptr given_managed() {
+    CUdeviceptr managed = 0;
+    EXPECT_DONE(through_door<Call::cuMemAllocManaged>(&managed, std::size_t{4 * MiB},
+                                                      unsigned{CU_MEM_ATTACH_GLOBAL}));
+    return managed;
+  }
   static CUmemoryPool given_pool(CUmemLocation location, CUmemAllocationHandleType handles) {
     const CUmemPoolProps wanted{
         .allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .handleTypes = handles, .location = location};
@@ -139,6 +153,58 @@ class LimitedNativeMemory : public OnPrimaryContext {
     EXPECT_DONE(through_door<Call::cuMemFreeAsync>(address, CU_STREAM_LEGACY));
   }
 };
+
+TEST_F(LimitedNativeMemory, NoLongerCountsOnceItsContextHasEnded) {
+  const CUarray stays = given_array();
+  const Size of_an_array = native();
+  EXPECT_EQ(of_an_array, 4 * MiB);
+  CUcontext other = nullptr;
+  CUctxCreateParams parameters{};
+  ASSERT_DONE(through_door<Call::cuCtxCreate_v4>(&other, &parameters, 0u, 0));
+  given_array();
+  given_managed();
+  EXPECT_EQ(native(), 2 * of_an_array + 4 * MiB);
+  ASSERT_DONE(through_door<Call::cuCtxDestroy_v2>(other));
+  EXPECT_EQ(native(), of_an_array) << "the other context still has its array";
+  EXPECT_DONE(through_door<Call::cuArrayDestroy>(stays));
+  EXPECT_EQ(native(), 0U);
+}
+
+TEST_F(LimitedNativeMemory, NoLongerCountsOnceThePrimaryContextWasReset) {
+  given_array();
+  given_managed();
+  EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0));
+  EXPECT_EQ(native(), 0U);
+}
+
+TEST_F(LimitedNativeMemory, OfAGreenContextCountsUntilThePrimaryContextEnds) {
+  const CUgreenCtx green = given_green_context();
+  CUcontext context = nullptr;
+  ASSERT_DONE(through_door<Call::cuCtxFromGreenCtx>(&context, green));
+  ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(context));
+  const CUarray array = given_array();
+  ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(context_));
+  const Size counted = native();
+  EXPECT_DONE(through_door<Call::cuGreenCtxDestroy>(green));
+  EXPECT_EQ(native(), counted);
+  static_cast<void>(array);  // the stand-in's context has taken it along
+  EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0));
+  EXPECT_EQ(native(), 0U);
+}
+
+TEST_F(LimitedNativeMemory, OfAPoolOutlivesTheContext) {
+  CUcontext other = nullptr;
+  CUctxCreateParams parameters{};
+  ASSERT_DONE(through_door<Call::cuCtxCreate_v4>(&other, &parameters, 0u, 0));
+  const CUmemoryPool pool = given_shareable_pool(0);
+  const CUdeviceptr block = given_from(pool);
+  ASSERT_DONE(through_door<Call::cuCtxDestroy_v2>(other));
+  ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(context_));
+  EXPECT_EQ(native(), half);
+  free(block);
+  EXPECT_EQ(native(), 0U);
+  EXPECT_DONE(through_door<Call::cuMemPoolDestroy>(pool));
+}
 
 // The context of device 0 is current.
 TEST_F(LimitedNativeMemory, OfAPoolCountsOnThePoolsDevice) {

@@ -26,6 +26,7 @@ void end(const Forward<call>& forward, CUcontext context) {
   if (serving != nullptr) {
     if (Resizer* const resizer = serving->resizer()) resizer->context_ended(context);
     serving->memory.contexts().ended(context);
+    serving->memory.native().context_ended(context);
     serving->ipc.context_ended(context);
   }
   forward.engine().scheduling().context_ended(context);
@@ -165,13 +166,17 @@ CUresult end_green(const Forward<call>& forward, CUgreenCtx green) {
   if (context == nullptr) return forward(green);
   const Driver& driver = forward.engine().driver();
   const CUdevice device = device_of(driver, context);
+  const CUcontext of_the_device = primary_context(driver, device);
   EndingContext<call> ending{forward, context};
-  EndingContext<call> primary{forward, primary_context(driver, device)};
+  EndingContext<call> primary{forward, of_the_device};
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   ending.begin();
   primary.begin();
   const CUresult answer = forward.announced(green);
   if (answer != CUDA_SUCCESS) return answer;
+  if (Serving* const serving = forward.engine().serving()) {
+    serving->memory.native().belongs_to(context, of_the_device);
+  }
   ending.is_over();
   if (!is_active(driver, device)) primary.is_over();
   return answer;
