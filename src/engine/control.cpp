@@ -22,8 +22,8 @@ constexpr Duration upkeep_at_most{10'000'000};
 // The socket of this process, for use at exit, when no thread is joined.
 std::atomic<share::ControlSocket*> open_socket{nullptr};
 
-// The Control whose upkeep thread must stay out of the driver once the process is ending.
-std::atomic<Control*> looking_after_host{nullptr};
+// The Control whose threads must stay out of the driver once the process is ending.
+std::atomic<Control*> running{nullptr};
 
 // The owner of the socket.
 std::atomic<Control*> controlled{nullptr};
@@ -32,10 +32,23 @@ std::atomic<bool> process_ends{false};
 void close_socket() {
   process_ends.store(true);
   // A paused process still needs its socket: the rest of its exit may wait until it is resumed.
-  Control* const control = controlled.load();
-  if (control != nullptr && control->is_paused()) return;
+  // Refusing pauses comes first, so that the process cannot become paused unseen.
+  if (Control* const control = controlled.load()) {
+    control->refuse_pauses();
+    if (control->may_need_resume()) return;
+  }
   if (share::ControlSocket* const socket = open_socket.exchange(nullptr)) socket->remove();
 }
+
+// Closes the socket of an ending process once an operation is over, unless it is still needed.
+struct ClosesSocketOfEndingProcess {
+  ClosesSocketOfEndingProcess() = default;
+  ~ClosesSocketOfEndingProcess() {
+    if (process_ends.load()) close_socket();
+  }
+  ClosesSocketOfEndingProcess(const ClosesSocketOfEndingProcess&) = delete;
+  ClosesSocketOfEndingProcess& operator=(const ClosesSocketOfEndingProcess&) = delete;
+};
 
 bool start_detached(void* (*run)(void*), void* with) {
   pthread_t thread{};
@@ -87,20 +100,26 @@ class Control::Alone {
 
 Result<PauseReport> Control::pause(Duration timeout, Strict strict, const PauseWatch& watch) {
   if (HookBypass::is_active()) return Error::invalid("pause", "from within a call");
+  const auto is_ending = Error::invalid("pause", "the process is about to end");
+  const ClosesSocketOfEndingProcess closes_socket;
   const Alone alone{busy_, Busy::Request, a_moment, upkeep_at_most};
   if (!alone.is_mine()) return Error::invalid("pause", "another pause or resume is under way");
-  if (stays_out_.load()) return Error::invalid("pause", "the process is about to end");
+  if (stays_out_.load()) return is_ending;
   if (placement_.is_stuck()) return Error::invalid("pause", "its memory is still being moved");
   const HookBypass bypass;
-  const auto paused = pauser_.pause(timeout, strict, watch);
+  start_looking_after_host();
+  PauseWatch with_end = watch;
+  with_end.is_wanted = [&] { return !stays_out_.load() && watch.is_wanted(); };
+  const auto paused = pauser_.pause(timeout, strict, with_end);
   if (paused.ok()) pauses_.note(*paused);
   publish();
-  start_looking_after_host();
+  if (!paused.ok() && stays_out_.load()) return is_ending;
   return paused;
 }
 
 Result<PauseReport> Control::resume(Partly partly) {
   if (HookBypass::is_active()) return Error::invalid("resume", "from within a call");
+  const ClosesSocketOfEndingProcess closes_socket;
   const Alone alone{busy_, Busy::Request, a_moment, upkeep_at_most};
   if (!alone.is_mine()) return Error::invalid("resume", "another pause or resume is under way");
   if (presence() != share::Presence::OnDevices) {
@@ -353,20 +372,24 @@ void* Control::run_upkeep_thread(void* control) {
 }
 
 void Control::shut_down() {
-  stays_out_.store(true);
+  refuse_pauses();
   constexpr Duration a_second{1'000'000};
   const Alone what_is_under_way_is_over{busy_, Busy::Request, a_second, a_second};
 }
 
-void Control::stop_looking_after_host() {
-  Control* const control = looking_after_host.load();
-  if (control != nullptr && control->process_ == ::getpid()) control->shut_down();
+void Control::shut_down_running() {
+  Control* const control = running.load();
+  if (control != nullptr && control->process_.load() == ::getpid()) control->shut_down();
+}
+
+void Control::shut_down_at_exit() {
+  process_.store(::getpid());
+  if (running.exchange(this) == nullptr) std::atexit(&Control::shut_down_running);
 }
 
 void Control::start_looking_after_host() {
   if (looks_after_host_.exchange(true)) return;
-  process_ = ::getpid();
-  if (looking_after_host.exchange(this) == nullptr) std::atexit(&Control::stop_looking_after_host);
+  shut_down_at_exit();
   if (!start_detached(&Control::run_upkeep_thread, this)) {
     CUVMM_LOG(Warning, "cannot start the thread that releases pinned memory; it stays pinned");
   }
@@ -385,7 +408,6 @@ share::ControlAnswer Control::answer(const share::ControlRequest& request,
       break;
     case share::ControlWhat::Resume:
       said = as_answer(resume(partly ? Partly::Yes : Partly::No));
-      if (process_ends.load()) close_socket();
       break;
     default:
       said = agree(request);
@@ -407,6 +429,7 @@ bool Control::start() {
   }
   controlled.store(this);
   open_socket.store(new share::ControlSocket{std::move(*opened)});  // never freed
+  shut_down_at_exit();
   static std::atomic<bool> registered{false};
   if (!registered.exchange(true)) std::atexit(&close_socket);
   if (!ahead_.is_none()) start_looking_after_host();

@@ -43,10 +43,17 @@ class Control {
   void start_placing() { places_.store(true); }
   // Cached parameter layouts of the program's kernels.
   KnownKernels& kernels() { return kernels_; }
-  // For the end of the process. Waits up to one second for the operation in progress; from then on,
-  // the upkeep thread pins and moves nothing, and the process cannot be paused, since the driver
-  // ends with the process. A paused process can still be resumed; otherwise it could not exit.
+  // For the end of the process, since the driver ends with it: refuses pauses, and waits up to one
+  // second for the operation in progress. From then on, the upkeep thread pins and moves nothing. A
+  // paused process can still be resumed; otherwise it could not exit.
   void shut_down();
+  // From now on the process cannot be paused. A pause in progress ends as if it had been cancelled,
+  // unless it is about to succeed.
+  void refuse_pauses() { stays_out_.store(true); }
+  // Whether the process is paused, or may be once the request in progress is over. After
+  // refuse_pauses(), false stays false. Reads the request first: it publishes the pause before its
+  // end.
+  bool may_need_resume() const { return busy_.load() == Busy::Request || is_paused(); }
 
   Result<PauseReport> pause(Duration timeout, Strict strict, const PauseWatch& watch = {});
   // Refused while the process is off its devices, where a driver call would block.
@@ -96,7 +103,8 @@ class Control {
 
   static void* serve(void* control);
   static void* run_upkeep_thread(void* control);
-  static void stop_looking_after_host();
+  static void shut_down_running();
+  void shut_down_at_exit();
   // Returns how long the thread may sleep.
   Duration run_upkeep();
   void place();
@@ -120,7 +128,7 @@ class Control {
   std::atomic<Busy> busy_{Busy::No};
   std::atomic<bool> looks_after_host_{false};
   std::atomic<bool> stays_out_{false};
-  pid_t process_ = 0;  // the process that has the upkeep thread
+  std::atomic<pid_t> process_{0};  // the process that has its threads
   Pauser pauser_;
   ChunkExchange exchange_;  // used only under busy_
   SpillAhead spill_ahead_;  // for the upkeep thread only

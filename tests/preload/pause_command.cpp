@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuvmm pause and cuvmm resume: stopping programs and continuing them.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <functional>
 #include <thread>
 
 #include "preload/run_program.hpp"
+#include "share/control.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -37,6 +41,21 @@ Finished run_beside(const std::string& script,
                             "  [ -n \"$program\" ] && break; sleep 0.05\n"
                             "done\n";
   return run_program({"sh", "-c", start + script + "\nwait $runner"}, {{"XDG_RUNTIME_DIR", place}});
+}
+
+bool comes_to_pass(const std::function<bool()>& what) {
+  constexpr int most_tries = 20'000;
+  for (int tries = 0; tries < most_tries && !what(); ++tries) ::usleep(1000);
+  return what();
+}
+
+// Empty if there is none.
+std::string control_socket_in(const std::string& place) {
+  std::error_code none;
+  for (const auto& file : std::filesystem::directory_iterator{place + "/cuvmm", none}) {
+    if (file.path().filename().string().starts_with("control-")) return file.path();
+  }
+  return {};
 }
 
 TEST(PauseCommand, AProgramFindsItsMemoryAgain) {
@@ -81,6 +100,55 @@ TEST(PauseCommand, AnEndingProgramCanBeResumed) {
   EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
   EXPECT_NE(finished.out.find("freed at exit"), std::string::npos) << finished.out << finished.err;
   EXPECT_EQ(finished.out.find("control-"), std::string::npos) << finished.out;
+}
+
+// Its work ends only once it has begun to exit.
+TEST(PauseCommand, AProgramThatEndsDuringThePauseIsNotPaused) {
+  const std::string pause = cli() + " pause --timeout ";
+  const Finished finished = run_beside(
+      "exec 3>told; { while " + pause +
+          "60s $program 2>why; grep -q 'under way' why; do :; done; } & pauser=$!\n"
+          "until " +
+          pause +
+          "1ms $program 2>&1 | grep -q 'under way'; do sleep 0.05; done\n"
+          "echo >&3; wait $runner; status=$?; wait $pauser; cat why; ls cuvmm; exit $status",
+      "end-with-work-when-told < told", "cd " + own_folder() + "; mkfifo told; exec 4<>told;",
+      program("life"));
+  EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
+  EXPECT_NE(finished.out.find("freed at exit"), std::string::npos) << finished.out << finished.err;
+  EXPECT_NE(finished.out.find("the process is about to end"), std::string::npos) << finished.out;
+  EXPECT_EQ(finished.out.find("control-"), std::string::npos) << finished.out;
+}
+
+// By then its socket is gone, so that it could not be resumed.
+TEST(PauseCommand, AnEndingProgramRefusesAnEarlierVisitor) {
+  const std::string place = own_folder();
+  const std::string fifo = place + "/told";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  const Fd told{::open(fifo.c_str(), O_RDWR | O_CLOEXEC)};
+  const auto tell_program = [&] { ASSERT_EQ(::write(told.number(), "\n", 1), 1); };
+  Finished finished;
+  std::thread runs{[&] {
+    const std::string command = "exec " + cli() + " run --sim=memory=256M --control -- " +
+                                program("life") + " end-when-told-twice < " + fifo;
+    finished = run_program({"sh", "-c", command}, {{"XDG_RUNTIME_DIR", place}});
+  }};
+
+  EXPECT_TRUE(comes_to_pass([&] { return !control_socket_in(place).empty(); }));
+  const auto until = share::Deadline::after(Duration{20'000'000});
+  const auto visitor = share::connect_to(control_socket_in(place), until);
+  tell_program();
+  EXPECT_TRUE(comes_to_pass([&] { return control_socket_in(place).empty(); }));
+  ASSERT_TRUE(visitor.ok()) << visitor.error().text();
+  const auto paused = share::tell(*visitor, {.what = share::ControlWhat::Pause}, until);
+  tell_program();
+  runs.join();
+
+  ASSERT_TRUE(paused.ok()) << paused.error().text();
+  EXPECT_EQ(paused->outcome, share::ControlOutcome::Refused);
+  EXPECT_EQ(paused->is_paused, 0u);
+  EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
+  EXPECT_NE(finished.out.find("freed at exit"), std::string::npos) << finished.out << finished.err;
 }
 
 TEST(PauseCommand, KilledWhilePausedLeavesNothingBehind) {

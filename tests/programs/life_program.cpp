@@ -49,6 +49,36 @@ void count_at_exit() {
   std::printf("%d done at exit\n", done.load());
 }
 
+// Work that runs until the process frees its memory at exit.
+std::atomic<bool> frees_at_exit{false};
+
+void wait_for_free(void*) {
+  while (!frees_at_exit.load()) usleep(1000);
+}
+
+void end_work_and_free_at_exit() {
+  frees_at_exit.store(true);
+  free_at_exit();
+}
+
+int end_with_work_when_told() {
+  std::atexit(&end_work_and_free_at_exit);
+  begin();
+  const auto launch =
+      reinterpret_cast<LaunchHostFunction>(dlsym(driver_library(), "cuLaunchHostFunc"));
+  require(launch, "cuLaunchHostFunc");
+  if (launch(CU_STREAM_LEGACY, &wait_for_free, nullptr) != CUDA_SUCCESS) std::exit(16);
+  std::string line;
+  std::getline(std::cin, line);
+  return 0;
+}
+
+void free_when_told() {
+  std::string line;
+  std::getline(std::cin, line);
+  free_at_exit();
+}
+
 // Most of it is still queued when the process ends.
 void queue_much() {
   const auto launch =
@@ -253,6 +283,15 @@ int main(int count, char** words) {
   // There is still work to do after the loader's own exit handlers have run.
   if (what == "end-when-told") {
     std::atexit(&free_at_exit);
+    begin();
+    std::string line;
+    std::getline(std::cin, line);
+    return 0;
+  }
+  if (what == "end-with-work-when-told") return end_with_work_when_told();
+  // The second line lets it go on with its exit.
+  if (what == "end-when-told-twice") {
+    std::atexit(&free_when_told);
     begin();
     std::string line;
     std::getline(std::cin, line);

@@ -74,7 +74,7 @@ class LongPause {
   LongPause(const LongPause&) = delete;
   LongPause& operator=(const LongPause&) = delete;
   const share::ControlAnswer& answer() {
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
     return *answer_;
   }
 
@@ -123,6 +123,24 @@ TEST_F(ControlTest, AnAbandonedPauseIsCancelled) {
   EXPECT_EQ(given_up.error().kind, ErrorKind::TimedOut);
   EXPECT_TRUE(comes_to_pass([&] { return !process.calls.is_shut(); }));
   EXPECT_FALSE(process.control->is_paused());
+  work.end(driver());
+  process.end();
+}
+
+// Otherwise the process would stay paused for ever, since its socket ends with it.
+TEST_F(ControlTest, APauseInProgressEndsWhenTheProcessDoes) {
+  auto& process = *new ControlledProcess{driver()};
+  process.control->start();
+  EndlessWork work{driver(), process};
+  LongPause pause;
+  EXPECT_TRUE(comes_to_pass([&] { return process.calls.is_shut(); }));
+  EXPECT_TRUE(process.control->may_need_resume());
+
+  process.control->refuse_pauses();
+  EXPECT_TRUE(comes_to_pass([&] { return !process.calls.is_shut(); }));
+  EXPECT_EQ(pause.answer().outcome, ControlOutcome::Refused);
+  EXPECT_STREQ(pause.answer().text.data(), "pause: invalid argument (the process is about to end)");
+  EXPECT_TRUE(comes_to_pass([&] { return !process.control->may_need_resume(); }));
   work.end(driver());
   process.end();
 }
