@@ -102,7 +102,8 @@ HostStock::Piece& HostStock::piece_at(Size offset) {
 }
 
 HostStock::Part HostStock::at(Size offset) {
-  const Piece& piece = piece_at(offset);
+  Piece& piece = piece_at(offset);
+  piece.is_touched = true;
   return {piece.bytes + (offset - piece.begin), piece.end() - offset, piece.is_pinned};
 }
 
@@ -123,6 +124,7 @@ bool HostStock::pin_next() {
 void HostStock::pin(Piece& piece) {
   piece.pinned_in = current_context(driver_);
   if (piece.pinned_in == nullptr) return;  // without a context it could not be unpinned
+  piece.is_touched = true;
   touch_all(piece.bytes, piece.size);
   piece.is_pinned = driver_.cuMemHostRegister(piece.bytes, piece.size,
                                               CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
@@ -139,6 +141,12 @@ void HostStock::look_again() {
 Size HostStock::pinned_bytes() const {
   Size bytes = 0;
   for (const auto& piece : pieces_) bytes += piece->is_pinned ? piece->size : 0;
+  return bytes;
+}
+
+Size HostStock::touched_bytes() const {
+  Size bytes = 0;
+  for (const auto& piece : pieces_) bytes += piece->is_touched ? piece->size : 0;
   return bytes;
 }
 

@@ -44,6 +44,8 @@ class HostStock {
 
   Size bytes() const { return pieces_.empty() ? 0 : pieces_.back()->end(); }
   Size pinned_bytes() const;
+  // In pieces that at() or pinned_at() has handed out. The system may not have provided the others.
+  Size touched_bytes() const;
   // Checks again which pieces are pinned: the driver may have unpinned memory pinned in a context
   // that has ended. Without a current context, none appears to be.
   void look_again();
@@ -58,6 +60,7 @@ class HostStock {
     Size size;
     std::byte* bytes;
     Commitment right;
+    bool is_touched = false;
     bool is_pinned = false;
     CUcontext pinned_in = nullptr;
     Size end() const { return begin + size; }

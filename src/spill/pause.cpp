@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/clock.hpp"
+#include "base/host_memory.hpp"
 #include "base/log.hpp"
 #include "base/stopwatch.hpp"
 #include "driver/current_context.hpp"
@@ -15,9 +16,6 @@ namespace {
 
 constexpr const char* pausing = "pause";
 constexpr const char* resuming = "resume";
-
-// Left to other processes on the host.
-constexpr Size left_to_the_host = 512 * MiB;
 
 std::uint64_t us_since(std::uint64_t began) {
   return (now_ns() - began) / 1000;
@@ -86,9 +84,7 @@ void Pauser::find_host() {
 }
 
 Result<void> Pauser::check_room_on_host(Size bytes) const {
-  const Size available = available_host_memory();
-  const Size most =
-      stock_.bytes() + (available > left_to_the_host ? available - left_to_the_host : 0);
+  const Size most = stock_.touched_bytes() + beyond_left_to_the_host(available_host_memory());
   if (bytes <= most) return {};
   Error error = refused(ErrorKind::OutOfMemory, pausing, "the host has not enough memory", bytes);
   error.available = most;

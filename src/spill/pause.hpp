@@ -136,7 +136,4 @@ class Pauser {
   PauseReport ahead_;  // the time that return_ahead() has taken, for the report of the resume
 };
 
-// The memory that the host has available, according to the system.
-Size available_host_memory();
-
 }  // namespace cuvmm

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "spill/pause.hpp"
+#include "base/host_memory.hpp"
 
 namespace cuvmm {
 namespace {

@@ -188,5 +188,19 @@ TEST_F(PauseAhead, LeavesAgainThoughTheDriverKeepsRefusing) {
   EXPECT_TRUE(untouched);
 }
 
+// The system provides memory at its first use, so the rest still has to be available then.
+TEST_F(PauseAhead, OnlyHostMemoryInUseCountsAsTaken) {
+  HostStock stock{driver(), 4 * MiB};
+  ASSERT_DONE(stock.provide(12 * MiB));
+  EXPECT_EQ(stock.bytes(), 12 * MiB);
+  EXPECT_EQ(stock.touched_bytes(), 0u);
+  (void)stock.at(5 * MiB);
+  EXPECT_EQ(stock.touched_bytes(), 4 * MiB);
+  (void)stock.pinned_at(0);
+  EXPECT_EQ(stock.touched_bytes(), 8 * MiB);
+  stock.give_back(4 * MiB);
+  EXPECT_EQ(stock.touched_bytes(), 4 * MiB);
+}
+
 }  // namespace
 }  // namespace cuvmm::test
