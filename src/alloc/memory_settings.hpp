@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/options.hpp"
+#include "vmm/available_host_budget.hpp"
 
 namespace cuvmm {
 
@@ -26,6 +27,7 @@ struct MemorySettings {
   Lessor* lessor = nullptr;  // of device and host memory; nullptr: none
   // For all host memory that this process pins for device contents; nullptr: no limit.
   std::shared_ptr<LeasedBudget> host = nullptr;
+  HostMemoryReader available_on_host = &read_available_host_memory;  // for memory that spills there
   Size chunk = 0;  // size of all chunks of stream-ordered memory; 0: the arenas choose
 
   Size limit_of(int device, Size memory) const {

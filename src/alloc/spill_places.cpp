@@ -5,6 +5,7 @@
 #include "alloc/device_memory.hpp"
 #include "base/log.hpp"
 #include "driver/device_attribute.hpp"
+#include "vmm/available_host_budget.hpp"
 
 namespace cuvmm {
 namespace {
@@ -88,7 +89,8 @@ Result<void> DeviceMemory::spill_to_host(const Driver& driver,
   const auto within = settings_.host == nullptr
                           ? std::shared_ptr<Budget>{budget}
                           : std::make_shared<SpillBudget>(budget, settings_.host);
-  return serve_spilled(driver, Location::host(std::max(node, 0)), within);
+  return serve_spilled(driver, Location::host(std::max(node, 0)),
+                       std::make_shared<AvailableHostBudget>(within, settings_.available_on_host));
 }
 
 Result<void> DeviceMemory::serve_spilled(const Driver& driver, Location where,

@@ -10,6 +10,7 @@
 #include "driver/current_context.hpp"
 #include "driver/device_attribute.hpp"
 #include "trace/record_event.hpp"
+#include "vmm/available_host_budget.hpp"
 
 namespace cuvmm {
 namespace {
@@ -79,7 +80,10 @@ void Pauser::find_host() {
   node_ = std::max(node, 0);
   can_map_host_ =
       attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0) != 0 &&
-      host_.serve(Location::host(node_), program_.memory.host_budget()).ok();
+      host_
+          .serve(Location::host(node_),
+                 std::make_shared<AvailableHostBudget>(program_.memory.host_budget()))
+          .ok();
   has_host_ = true;
 }
 

@@ -103,5 +103,33 @@ TEST_F(SpillAheadTest, MoreThanThePeakNeedIsReady) {
   program.free_all();
 }
 
+std::atomic<Size> available_on_host{0};
+
+// Without a bound of its own, what spills would otherwise grow until the kernel ended the process.
+TEST_F(SpillAheadTest, MemorySpillsOnlyAsFarAsTheHostHasIt) {
+  MemorySettings chosen = settings();
+  chosen.spill = {SpillTo::Host, SizeLimit::none()};
+  chosen.available_on_host = [] { return available_on_host.load(); };
+  chosen.wait = Duration{1000};
+  available_on_host = left_to_the_host;
+  Program program{driver(), chosen};
+  program.add(62 * MiB, true);
+  CUdeviceptr address = 0;
+  EXPECT_EQ(program.memory->allocate(&address, 8 * MiB), Answer{CUDA_ERROR_OUT_OF_MEMORY});
+  EXPECT_EQ(program.memory->allocate_ordered(&address, 8 * MiB, StreamName{}),
+            Answer{CUDA_ERROR_OUT_OF_MEMORY});
+  EXPECT_EQ(spilled(program).physical_in_use, 0u);
+
+  available_on_host = left_to_the_host + GiB;
+  Answer answer{CUDA_ERROR_OUT_OF_MEMORY};
+  for (int tries = 0; tries < 1000 && answer != Answer{CUDA_SUCCESS}; ++tries) {
+    answer = program.memory->allocate(&address, 8 * MiB);
+  }
+  ASSERT_EQ(answer, Answer{CUDA_SUCCESS});
+  EXPECT_GE(spilled(program).physical_in_use, 8 * MiB - 2 * MiB);
+  EXPECT_EQ(program.memory->free(address), Answer{CUDA_SUCCESS});
+  program.free_all();
+}
+
 }  // namespace
 }  // namespace cuvmm::test
