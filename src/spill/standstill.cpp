@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <string>
 
 #include "base/clock.hpp"
 #include "base/fd.hpp"
+#include "base/undo.hpp"
 
 namespace cuvmm {
 namespace {
@@ -64,6 +66,56 @@ const char* which_call_is_late(const CallBarrier& calls) {
   return kept_text(text);
 }
 
+const char* which_capture_is_late(const Captures& captures) {
+  const auto origin = captures.oldest();
+  if (!origin || origin->thread != 0) return "a stream capture did not end in time";
+  char text[80];
+  std::snprintf(text, sizeof text, "the capture of stream %p did not end in time",
+                static_cast<const void*>(origin->handle));
+  return kept_text(text);
+}
+
+bool has_capture(const ProgramParts& program) {
+  return program.captures != nullptr && program.captures->any();
+}
+
+// Looks often, since some programs begin the next capture as soon as one has ended.
+bool captures_have_ended(const ProgramParts& program, std::uint64_t until) {
+  constexpr useconds_t rest = 20;
+  while (has_capture(program)) {
+    if (now_ns() >= until) return false;
+    ::usleep(rest);
+  }
+  return true;
+}
+
+enum class Held : std::uint8_t { Calls, Nothing };
+
+// Holds the calls once no stream is being captured. Holds nothing if a capture began after all: the
+// calls that would end it have to go on.
+Result<Held> hold_calls(const ProgramParts& program, const char* doing, std::uint64_t until,
+                        const StillWanted& is_wanted) {
+  const auto refused = [&](Ended ended, const char* why) {
+    if (ended == Ended::Unwanted) return called_off(doing);
+    return Error{.kind = ErrorKind::TimedOut, .doing = doing, .subject = why};
+  };
+  Ended ended = wait_in_parts(
+      [&](std::uint64_t part) { return captures_have_ended(program, part); }, until, is_wanted);
+  if (ended != Ended::Well) return refused(ended, which_capture_is_late(*program.captures));
+  if (!program.calls.begin_shut(CallBarrier::Exempt::Nobody)) {
+    return refused(Ended::TooLate, "cannot signal every thread");
+  }
+  Undo go_on_again{[&program] { go_on(program); }};
+  const auto have_returned = [&](std::uint64_t part) {
+    return has_capture(program) || program.calls.has_drained(part);
+  };
+  ended = wait_in_parts(have_returned, until, is_wanted);
+  if (ended != Ended::Well) return refused(ended, which_call_is_late(program.calls));
+  if (has_capture(program)) return Held::Nothing;
+  go_on_again.keep();
+  return Held::Calls;
+}
+
 }  // namespace
 
 const char* why_not_quiescible(const ProgramParts& program) {
@@ -78,20 +130,7 @@ const char* why_not_quiescible(const ProgramParts& program) {
 
 Result<void> hold_still(const ProgramParts& program, const char* doing, std::uint64_t calls_until,
                         std::uint64_t work_until, const StillWanted& is_wanted) {
-  const auto too_late = [&](const char* why) {
-    return Error{.kind = ErrorKind::TimedOut, .doing = doing, .subject = why};
-  };
-  if (!program.calls.begin_shut(CallBarrier::Exempt::Nobody)) {
-    return too_late("cannot signal every thread");
-  }
-  const Ended calls_ended =
-      wait_in_parts([&](std::uint64_t until) { return program.calls.has_drained(until); },
-                    calls_until, is_wanted);
-  if (calls_ended != Ended::Well) {
-    const Error why = calls_ended == Ended::TooLate ? too_late(which_call_is_late(program.calls))
-                                                    : called_off(doing);
-    go_on(program);
-    return why;
+  while (TRY(hold_calls(program, doing, calls_until, is_wanted)) == Held::Nothing) {
   }
   // The barrier does not hold back calls that bypass the hooks, and one may have been found only
   // now.
@@ -109,7 +148,8 @@ Result<void> hold_still(const ProgramParts& program, const char* doing, std::uin
   }
   if (ended == Ended::Well) return {};
   go_on(program);
-  return ended == Ended::TooLate ? too_late(what) : called_off(doing);
+  if (ended == Ended::Unwanted) return called_off(doing);
+  return Error{.kind = ErrorKind::TimedOut, .doing = doing, .subject = what};
 }
 
 }  // namespace cuvmm

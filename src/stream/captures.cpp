@@ -36,6 +36,12 @@ List take_from(List& all, Which which) {
 
 }  // namespace
 
+std::optional<Captures::Origin> Captures::oldest() const {
+  const Holding holding{lock_};
+  if (origins_.empty()) return std::nullopt;
+  return origins_.front().origin;
+}
+
 std::uint64_t Captures::began(const Origin& origin) {
   ever_.store(true, std::memory_order_release);
   std::uint64_t number = 0;

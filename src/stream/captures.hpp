@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <vector>
 
 #include "base/lock.hpp"
@@ -29,6 +30,9 @@ class Captures {
   bool any() const { return live_.load(std::memory_order_acquire) > 0; }
   // Lets programs that never capture skip work that only captures need.
   bool ever() const { return ever_.load(std::memory_order_acquire); }
+
+  // The origin of the live capture that began first; nullopt if none lives, or all are ending.
+  std::optional<Origin> oldest() const;
 
   // Call before the driver begins the capture. Returns the capture's number.
   std::uint64_t began(const Origin& origin = {});
@@ -69,8 +73,8 @@ class Captures {
   mutable std::atomic<int> held_off_{0};
   std::atomic<bool> ever_{false};
 
-  Lock lock_{LockOrder::Captures};  // guards the members below
-  std::vector<Live> origins_;       // of live captures that are not ending, in order
+  mutable Lock lock_{LockOrder::Captures};  // guards the members below
+  std::vector<Live> origins_;               // of live captures that are not ending, in order
   std::uint64_t last_number_ = 0;
 };
 
