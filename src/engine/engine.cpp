@@ -187,6 +187,7 @@ void Engine::forget_after_fork() {
   forget_publishing();
   LastUses::watch(nullptr);
   ThreadEnds::forget_after_fork();
+  Gate::forget_after_fork();  // with all barriers
   reserved_addresses::forget_after_fork();
   forget_deferred_after_fork();
   current_.store(nullptr);

@@ -77,16 +77,16 @@ void CallBarrier::end_of_thread(void* thread) {
   return added;
 }
 
-// Only the calling thread survives a fork, so no other thread is inside a barrier.
+// Only the calling thread survives a fork, so no other thread is inside a barrier. This one may be,
+// and leaves as usual.
 void CallBarrier::forget_after_fork() {
-  const Thread* const here = this_thread();
   for (Thread* thread = threads_.load(); thread != nullptr; thread = thread->next) {
-    thread->come_out_of_all();
-    if (thread != here) {
-      thread->owned.store(false);
-    } else {
+    if (thread == mine_) {
       thread->note_owner();
+      continue;
     }
+    thread->come_out_of_all();
+    thread->owned.store(false);
   }
 }
 

@@ -151,6 +151,20 @@ TEST(PauseCommand, AnEndingProgramRefusesAnEarlierVisitor) {
   EXPECT_NE(finished.out.find("freed at exit"), std::string::npos) << finished.out << finished.err;
 }
 
+TEST(PauseCommand, ChildrenOfAProcessThatWasInsideCallsArePausedToo) {
+  const Finished finished = run_beside(
+      "exec 3>told; until [ $(ls cuvmm | grep -c '^control-') = 6 ]; do sleep 0.05; done\n" +
+          cli() + " pause --all --timeout 5s && " + cli() +
+          " resume --all && echo all resumed\n"
+          "echo >&3; wait $runner; exit",
+      "fork-while-calling < told",
+      "cd " + own_folder() + "; mkfifo told; exec 4<>told; VMM_SIM_DELAY=cuMemsetD32=5ms",
+      program("life"));
+  EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
+  EXPECT_EQ(lines_with(finished.out, ": paused: "), 6u) << finished.out << finished.err;
+  EXPECT_NE(finished.out.find("all resumed"), std::string::npos) << finished.out << finished.err;
+}
+
 TEST(PauseCommand, KilledWhilePausedLeavesNothingBehind) {
   const Finished finished =
       run_beside(cli() + " pause $program && kill -9 $program; wait $runner; exit 0");

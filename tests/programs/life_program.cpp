@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <fstream>
@@ -250,6 +251,45 @@ int fork_while_busy(char* self) {
   _exit(0);
 }
 
+// Waits until the parent closes its end, then frees.
+void be_a_child(int end_of_parent) {
+  begin();
+  char none = 0;
+  while (read(end_of_parent, &none, 1) > 0) continue;
+  _exit(calls.cuMemFree_(kept) == CUDA_SUCCESS ? 0 : 17);
+}
+
+// Forks while its threads are inside calls, and before it starts the driver: its children may use
+// it. Ends once it is told to.
+int fork_while_calling() {
+  calls = calls_by_dlsym();
+  std::atomic<bool> stops{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      while (!stops) calls.cuMemsetD32_(0, 1, 1);  // refused, since nobody has called cuInit
+    });
+  }
+  usleep(20'000);
+  int ends[2];
+  if (pipe(ends) != 0) return 18;
+  std::vector<pid_t> children;
+  for (int i = 0; i < 5; ++i) {
+    children.push_back(fork());
+    if (children.back() != 0) continue;
+    close(ends[1]);
+    be_a_child(ends[0]);
+  }
+  stops = true;
+  for (std::thread& thread : threads) thread.join();
+  std::string line;
+  std::getline(std::cin, line);
+  close(ends[1]);
+  int status = 0;
+  for (const pid_t child : children) status = std::max(status, wait_for(child));
+  return status;
+}
+
 // A child of a busy process that calls the driver itself.
 int fork_and_call_while_busy() {
   begin_in_many_threads();
@@ -321,6 +361,7 @@ int main(int count, char** words) {
     std::exit(0);
   }
   if (what == "fork-busy") return fork_while_busy(words[0]);
+  if (what == "fork-while-calling") return fork_while_calling();
   if (what == "fork-call-busy") return fork_and_call_while_busy();
   if (what == "no-cuda-thread") {
     std::thread{[] {}}.join();

@@ -5,12 +5,15 @@
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
+#include <functional>
 #include <iterator>
+#include <optional>
 #include <semaphore>
 #include <thread>
 #include <vector>
@@ -53,6 +56,48 @@ TEST(Gate, WaitsForThreadsInside) {
   EXPECT_TRUE(left);
   gate.open();
   other.join();
+}
+
+// Returns the exit status of a forked child that runs this.
+int in_a_child(const std::function<bool()>& run) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(run() ? 0 : 1);
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  return status;
+}
+
+// The parent's other threads do not exist in the child, which could otherwise never be stopped.
+TEST(Gate, AChildForgetsThreadsOfItsParentThatWereInside) {
+  Gate gate;
+  std::atomic<bool> entered{false};
+  std::atomic<bool> leave{false};
+  std::thread other{[&] {
+    const Gate::Pass pass{gate};
+    entered = true;
+    while (!leave) ::usleep(100);
+  }};
+  while (!entered) ::usleep(100);
+  const auto closes_after_fork = [&] {
+    Gate::forget_after_fork();
+    return gate.close(in_ms(1000));
+  };
+  EXPECT_EQ(in_a_child(closes_after_fork), 0);
+  EXPECT_FALSE(gate.close(in_ms(20))) << "the parent's thread is still inside";
+  leave = true;
+  other.join();
+}
+
+TEST(Gate, AChildLeavesWhatItsOnlyThreadHadEntered) {
+  Gate gate;
+  const auto leaves_after_fork = [&](std::optional<Gate::Pass>& pass) {
+    Gate::forget_after_fork();
+    pass.reset();
+    return gate.close(in_ms(1000));
+  };
+  std::optional<Gate::Pass> pass;
+  pass.emplace(gate);
+  EXPECT_EQ(in_a_child([&] { return leaves_after_fork(pass); }), 0);
 }
 
 TEST(Gate, BlocksLaterThreads) {
