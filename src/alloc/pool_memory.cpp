@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "base/log.hpp"
+#include "base/undo.hpp"
+
 namespace cuvmm {
 namespace {
 
@@ -50,7 +53,7 @@ Result<std::unique_ptr<Arena>> create_arena(const Driver& driver, DeviceMemory& 
 Result<std::unique_ptr<PoolMemory>> PoolMemory::create(const Driver& driver, DeviceMemory& device,
                                                        StreamOrder& order, CUmemoryPool handle,
                                                        Compactor* compactor) {
-  auto pool = std::unique_ptr<PoolMemory>{new PoolMemory{device, order, handle}};
+  auto pool = std::unique_ptr<PoolMemory>{new PoolMemory{driver, device, order, handle}};
   pool->large_ =
       TRY(create_arena(driver, device, pool->order_, compactor, large_reserves, "stream-ordered"));
   pool->small_ = TRY(create_arena(driver, device, pool->order_, compactor,
@@ -86,6 +89,49 @@ Result<Size> PoolMemory::share(Size wanted, const CopyBy& copy) {
   const Result<Size> small = small_->share(wanted - large, copy);
   if (!small.ok() && large == 0) return small;
   return large + (small.ok() ? *small : 0);
+}
+
+// What the driver's pool gives these devices, and what the memory gives to all others.
+Result<AccessSet> PoolMemory::access_of_the_drivers(std::span<const int> devices) const {
+  AccessSet access = this->access();
+  for (const int device : devices) {
+    CUmemLocation location{};
+    location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    location.id = device;
+    CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    TRY(driver_.check(driver_.cuMemPoolGetAccess(&flags, handle_, &location),
+                      "ask which devices may use a pool"));
+    const Access given = flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? Access::ReadWrite
+                         : flags == CU_MEM_ACCESS_FLAGS_PROT_READ    ? Access::Read
+                                                                     : Access::None;
+    access = access.with(device, given);
+  }
+  return access;
+}
+
+void PoolMemory::give_the_drivers(std::span<const int> devices, const AccessSet& access) const {
+  AccessSet named;
+  AccessSet wanted;
+  for (const int device : devices) {
+    named = named.with(device);
+    wanted = wanted.with(device, access.of_device(device));
+  }
+  const AccessChange change{named, wanted};
+  const auto given = driver_.check(
+      driver_.cuMemPoolSetAccess(handle_, change.lines().data(), change.lines().size()),
+      "undo a change of a pool's access");
+  if (!given.ok()) CUVMM_LOG(Warning, "%s", given.error().text().c_str());
+}
+
+// The driver's pool says what the access is after all changes so far, so the last of several
+// threads that come here leaves the access of all of them.
+Result<void> PoolMemory::follow_access(std::span<const int> devices) {
+  if (devices.empty()) return {};
+  const Holding holding{access_lock_};
+  Undo undo{[&, before = access()] { give_the_drivers(devices, before); }};
+  TRY(set_access(TRY(access_of_the_drivers(devices))));
+  undo.keep();
+  return {};
 }
 
 Result<void> PoolMemory::set_access(const AccessSet& access) {

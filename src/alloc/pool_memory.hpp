@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <span>
 
 #include "alloc/allocation.hpp"
 #include "alloc/arena/arena.hpp"
@@ -67,7 +68,10 @@ class PoolMemory {
     return static_cast<const Block&>(allocation).stream;
   }
 
-  Result<void> set_access(const AccessSet& access);
+  // Gives these devices the access that the driver's pool gives them. All or nothing: if it fails,
+  // the driver's pool gets back the access of before. Call after each change of the driver's pool.
+  // Of several threads' changes none is lost.
+  Result<void> follow_access(std::span<const int> devices);
   AccessSet access() const;
 
   void list_held(std::vector<HeldChunk>& held) const {
@@ -122,8 +126,8 @@ class PoolMemory {
   InvariantViolation violation() const;
 
  private:
-  PoolMemory(DeviceMemory& device, StreamOrder& order, CUmemoryPool handle)
-      : device_(device), handle_(handle), order_(order) {}
+  PoolMemory(const Driver& driver, DeviceMemory& device, StreamOrder& order, CUmemoryPool handle)
+      : driver_(driver), device_(device), handle_(handle), order_(order) {}
 
   // Small blocks have their own arena, so that they leave no holes between large ones.
   Arena& arena_for(Size granted) const { return granted < smallest_large ? *small_ : *large_; }
@@ -133,12 +137,17 @@ class PoolMemory {
   static constexpr Size smallest_large = 1 * MiB;
 
   Size mapped() const;
+  Result<void> set_access(const AccessSet& access);
+  Result<AccessSet> access_of_the_drivers(std::span<const int> devices) const;
+  void give_the_drivers(std::span<const int> devices, const AccessSet& access) const;
 
+  const Driver& driver_;
   DeviceMemory& device_;
   const CUmemoryPool handle_;
   PoolOrder order_;
   std::unique_ptr<Arena> large_;
   std::unique_ptr<Arena> small_;
+  Lock access_lock_{LockOrder::Pools};  // held while the access changes
   HighMark used_;
   std::atomic<Size> threshold_{0};
   std::atomic<Size> set_aside_{0};  // mapped bytes that count as released

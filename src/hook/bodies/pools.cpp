@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program's pools. Each handle is a real pool's, so that the driver validates and stores its
 // attributes. cuvmm serves the memory, and adds its byte counts to the driver's.
+#include <span>
+#include <vector>
+
 #include "hook/serve.hpp"
 
 namespace cuvmm::hook {
@@ -108,16 +111,12 @@ CUVMM_HOOK(cuMemPoolSetAccess, CUmemoryPool pool, const CUmemAccessDesc* lines, 
   const CUresult answer = forward(pool, lines, count);
   PoolMemory* memory = answer == CUDA_SUCCESS ? ours(forward, pool) : nullptr;
   if (memory == nullptr) return answer;
-  AccessSet access = memory->access();
-  for (size_t i = 0; i < count; ++i) {
-    if (lines[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) continue;
-    const Access given = lines[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? Access::ReadWrite
-                         : lines[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READ    ? Access::Read
-                                                                              : Access::None;
-    access = access.with(lines[i].location.id, given);
+  std::vector<int> devices;
+  for (const CUmemAccessDesc& line : std::span{lines, count}) {
+    if (line.location.type == CU_MEM_LOCATION_TYPE_DEVICE) devices.push_back(line.location.id);
   }
-  const auto set = memory->set_access(access);
-  return set.ok() ? answer : to_cuda(set.error());
+  const auto given = memory->follow_access(devices);
+  return given.ok() ? answer : to_cuda(given.error());
 }
 
 }  // namespace cuvmm::hook
