@@ -31,17 +31,26 @@ Size DeviceCompactor::share(Size wanted, const CopyBy& copy) const {
   return freed;
 }
 
+// The current context, or that of the stream in use: the program does not end these while it makes
+// a call in them. Any other context might end during the copies.
+CUcontext DeviceCompactor::context_for(StreamId asker) const {
+  const Driver& driver = dependencies_.driver;
+  const CUcontext current = current_context(driver);
+  if (current != nullptr && device_of(driver, current) == device_) return current;
+  const StreamState* const stream =
+      asker != no_stream ? dependencies_.clock.table().by_id(asker) : nullptr;
+  return stream != nullptr && stream->device == device_ ? stream->context : nullptr;
+}
+
 // Stops the program only if that can yield enough, and not again soon after it was in vain.
-bool DeviceCompactor::make_room(Size missing, std::uint64_t until) {
+bool DeviceCompactor::make_room(Size missing, StreamId asker, std::uint64_t until) {
   if (!policy_.may_move() || dependencies_.captures.any()) return false;
   constexpr std::uint64_t rest = 8;  // times as long as the attempt
   const std::uint64_t began = now_ns();
   if (began < not_before_.load(std::memory_order_relaxed)) return false;
   if (could_share(missing) < missing) return false;
-  // Another context might end during the copies.
-  const Driver& driver = dependencies_.driver;
-  const CUcontext context = current_context(driver);
-  if (context == nullptr || device_of(driver, context) != device_) return false;
+  const CUcontext context = context_for(asker);
+  if (context == nullptr) return false;
   const auto rest_a_while = [&] {
     const std::uint64_t now = now_ns();
     not_before_.store(now + (now - began) * rest, std::memory_order_relaxed);

@@ -20,9 +20,10 @@ class DeviceCompactor final : public Compactor {
                   const LiveMovePolicy& policy, int device)
       : pools_(pools), dependencies_(dependencies), policy_(policy), device_(device) {}
 
-  bool make_room(Size missing, std::uint64_t until) override;
+  bool make_room(Size missing, StreamId asker, std::uint64_t until) override;
 
  private:
+  CUcontext context_for(StreamId asker) const;
   Size could_share(Size wanted) const;
   Size share(Size wanted, const CopyBy& copy) const;
 

@@ -46,7 +46,7 @@ bool DeviceReclaim::compact(const DeviceMemory& device, Size wanted, std::uint64
   const Size room = std::min(wanted, device.budget().available());
   if (room >= wanted) return false;
   Compactor* const compactor = parts_.pools.compactor_of(device.ordinal());
-  return compactor != nullptr && compactor->make_room(wanted - room, until);
+  return compactor != nullptr && compactor->make_room(wanted - room, no_stream, until);
 }
 
 // Reclaims memory on this device that other devices spilled to it and no longer use.

@@ -13,7 +13,7 @@ bool TraceQuiescence::begin(std::uint64_t) {
   return true;
 }
 
-bool TraceCompactor::make_room(Size missing, std::uint64_t until) {
+bool TraceCompactor::make_room(Size missing, StreamId /*asker*/, std::uint64_t until) {
   if (pool_->could_share(missing) < missing || !quiescence_.begin(until)) return false;
   const Result<Size> freed = pool_->share(missing, quiescence_.copy_by());
   quiescence_.end();

@@ -39,7 +39,7 @@ class TraceCompactor final : public Compactor {
  public:
   explicit TraceCompactor(Quiescence& quiescence) : quiescence_(quiescence) {}
   void serve(PoolMemory& pool) { pool_ = &pool; }
-  bool make_room(Size missing, std::uint64_t until) override;
+  bool make_room(Size missing, StreamId asker, std::uint64_t until) override;
 
  private:
   Quiescence& quiescence_;

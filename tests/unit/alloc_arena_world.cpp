@@ -86,7 +86,7 @@ bool FakeOrder::wait(const FreeTicket& freed, std::uint64_t) {
   return freed.tick <= ticks.known;
 }
 
-bool ArenaCompactor::make_room(Size missing, std::uint64_t /*until*/) {
+bool ArenaCompactor::make_room(Size missing, StreamId /*asker*/, std::uint64_t /*until*/) {
   ++calls_;
   if (!may_) return false;
   Size could = 0;

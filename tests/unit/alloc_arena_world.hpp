@@ -65,7 +65,7 @@ class ArenaCompactor final : public Compactor {
  public:
   explicit ArenaCompactor(const Driver& driver) : driver_(driver) {}
   void serve(Arena& arena) { arenas_.push_back(&arena); }
-  bool make_room(Size missing, std::uint64_t until) override;
+  bool make_room(Size missing, StreamId asker, std::uint64_t until) override;
   // Whether live memory may move at all.
   void allow(bool may) { may_ = may; }
   int calls() const { return calls_; }

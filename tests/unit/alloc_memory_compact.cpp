@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stream-ordered memory that the program has freed all over a full device.
 #include "alloc_memory_world.hpp"
+#include "driver/current_context.hpp"
+#include "support/kernels.hpp"
 #include "support/memory.hpp"
 
 namespace cuvmm::test {
@@ -55,6 +57,23 @@ TEST_F(MemoryCompaction, BlockingMemoryIsTakenFromItToo) {
   CUdeviceptr address = 0;
   EXPECT_EQ(memory().allocate(&address, limit / 2 * 6 / 10), Answer{CUDA_SUCCESS});
   expect_intact();
+}
+
+TEST_F(MemoryCompaction, ServesAStreamWhoseContextIsNotCurrent) {
+  NEEDS_DEVICES(2);
+  given_comb(Compact::All);
+  const GivenStream stream;
+  const StreamName name{.handle = stream};
+  CUdeviceptr address = 0;
+  {
+    const PrimaryContext there{1};
+    EXPECT_EQ(memory().allocate_ordered(&address, limit / 2 * 6 / 10, name), Answer{CUDA_SUCCESS});
+    EXPECT_EQ(current_device(driver()), 1);
+  }
+  ASSERT_CUDA(driver().cuCtxSetCurrent(primary()));
+  expect_intact();
+  EXPECT_GT(memory().counters(0).moved.bytes, 0u);
+  EXPECT_EQ(memory().free_ordered(address, name), Answer{CUDA_SUCCESS});
 }
 
 TEST_F(MemoryCompaction, HasToBeAskedFor) {

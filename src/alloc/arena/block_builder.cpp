@@ -343,7 +343,7 @@ bool BlockBuilder::compact_for(Build& build) {
   if (build.lacks.empty()) return false;  // addresses are missing, not memory
   const Size missing = state_.in_granules(build.lacking_bytes()) * state_.layout.unit();
   build.hand.clear();  // breaking up large chunks takes free ones
-  return state_.settings.compactor->make_room(missing, build.pressure.until());
+  return state_.settings.compactor->make_room(missing, build.stream, build.pressure.until());
 }
 
 }  // namespace cuvmm::arena

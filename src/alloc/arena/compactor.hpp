@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/size.hpp"
+#include "stream/free_ticket.hpp"
 
 namespace cuvmm {
 
@@ -15,8 +16,9 @@ class Compactor {
 
   // Makes chunks available in the store. Does nothing if that cannot yield `missing` bytes, or the
   // memory must not move now. Waits for work until now_ns() reaches `until`. Returns whether it
-  // made any. Called with no lock of an arena held.
-  virtual bool make_room(Size missing, std::uint64_t until) = 0;
+  // made any. `asker`: the stream that needs the memory, or no_stream. Called with no lock of an
+  // arena held.
+  virtual bool make_room(Size missing, StreamId asker, std::uint64_t until) = 0;
 };
 
 }  // namespace cuvmm
