@@ -94,7 +94,7 @@ Answer Memory::free_ordered(CUdeviceptr address, StreamName stream) {
   if (found->facts.served == Served::Imported) return CUDA_ERROR_INVALID_VALUE;
   if (work_.is_capturing(stream)) return std::nullopt;
   StreamState* state = dependencies_.clock.table().find(stream);
-  if (state == nullptr) return std::nullopt;
+  if (state == nullptr || contexts_.is_dead(state->context)) return std::nullopt;
   StreamClock::Operation operation{dependencies_.clock, *state, StreamClock::Operation::Kind::Free};
   const CUresult answer = operation.answer();
   const bool is_placed = answer == CUDA_SUCCESS;

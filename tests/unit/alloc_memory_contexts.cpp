@@ -262,12 +262,15 @@ TEST_F(MemoryTest, PoolsAndContextsStayWhileAnotherThreadMayLookAtThem) {
 
 TEST_F(MemoryTest, AnEndedContextIsLeftToTheDriverUntilItBeginsAgain) {
   const CUcontext current = current_context(driver());
+  const CUdeviceptr of_the_pool = given_ordered(large);
   memory().contexts().ended(current);
+  EXPECT_EQ(memory().free_ordered(of_the_pool, StreamName{}), std::nullopt);
   CUdeviceptr address = 0;
   EXPECT_EQ(memory().allocate(&address, large), std::nullopt);
   EXPECT_EQ(memory().allocate_ordered(&address, large, StreamName{}), std::nullopt);
   memory().contexts().began(current);
   EXPECT_EQ(memory().free(given(large)), Answer{CUDA_SUCCESS});
+  EXPECT_EQ(memory().free_ordered(of_the_pool, StreamName{}), Answer{CUDA_SUCCESS});
 }
 
 TEST_F(MemoryTest, AfterALostContextNewAllocationsAreLeftToTheDriver) {
