@@ -130,9 +130,7 @@ Result<void> DeviceSwapOut::release_up_to(Size offset, PauseTimes& times) {
 
 Result<void> DeviceSwapOut::put_back(const HostSide& host, const Instead& instead,
                                      PauseTimes& times) {
-  TRY(put_back_up_to(gone_, host, instead, times));
-  gone_ = mapped_ = back_ = 0;
-  return {};
+  return put_back_up_to(gone_, host, instead, times);
 }
 
 void DeviceSwapOut::return_ahead(const HostSide& host, PauseTimes& times) {
@@ -232,6 +230,7 @@ void DeviceSwapOut::undo_put_back() {
 void DeviceSwapOut::end() {
   for (EvictionSource* owner : evicted_.owners) owner->end_eviction();
   for (EvictedChunk& one : evicted_.chunks) one.chunk = {};
+  gone_ = mapped_ = back_ = 0;
 }
 
 }  // namespace cuvmm

@@ -43,6 +43,8 @@ class DeviceSwapOut {
   const char* why() const { return evicted_.why; }
   // True if something has to be put back, or a copy may still be running.
   bool has_begun() const { return gone_ != 0 || unfinished_ != nullptr; }
+  // Everything has been put back, and can still leave_again().
+  bool is_back() const { return gone_ != 0 && back_ == gone_; }
 
   // Copies the chunks out, releasing each as soon as its contents have arrived. After an Error some
   // of them are out. TimedOut once `is_wanted` returns false. Calls `has_released` after each part.
@@ -50,13 +52,14 @@ class DeviceSwapOut {
                         const std::function<void()>& has_released);
   // Copies the chunks back in. If the device has no memory for one, asks `instead`, which may be
   // empty. After an Error everything that was out is still out, and the memory taken for it has
-  // been released.
+  // been released. Does nothing if everything is back. Until end(), leave_again() undoes it.
   using Instead = std::function<Result<ChunkRef>(const EvictedChunk&)>;
   Result<void> put_back(const HostSide& host, const Instead& instead, PauseTimes& times);
   // Copies chunks back in, in order, while the device's lease has room for them. put_back() does
   // the rest. If something fails, all that was out is still out.
   void return_ahead(const HostSide& host, PauseTimes& times);
-  // Undoes return_ahead(). The contents have not changed meanwhile, so nothing is copied.
+  // Undoes put_back() and return_ahead(). The contents have not changed meanwhile, so nothing is
+  // copied.
   void leave_again();
   // Call once everything is back.
   void end();

@@ -189,9 +189,23 @@ Result<void> Pauser::take_all_out(PauseReport& report, Strict strict, const Paus
   return {};
 }
 
-// Tries every device; returns the first failure. If the program has shut down the driver, because
-// it is exiting, its memory is gone, and no call waits for that any longer.
+// All devices, or none: two programs that each kept the memory of one device would wait for each
+// other for ever.
 Result<void> Pauser::put_all_back(PauseReport& report, Partly partly) {
+  const Size moved_before = report.moved;
+  Result<void> outcome = put_each_back(report, partly);
+  if (outcome.ok() || program_.calls.is_abandoned()) return outcome;
+  report.moved = moved_before;
+  for (const auto& removal : removals_) {
+    const InContext in_context{program_.driver, removal->context()};
+    if (in_context.ok() && removal->is_back()) removal->leave_again();
+  }
+  return outcome;
+}
+
+// Stops at the first failure. If the program has shut down the driver, because it is exiting, its
+// memory is gone, and no call waits for that any longer.
+Result<void> Pauser::put_each_back(PauseReport& report, Partly partly) {
   DeviceSwapOut::Instead instead;
   if (partly == Partly::Yes && can_map_host_) {
     instead = [&](const EvictedChunk& one) -> Result<ChunkRef> {
@@ -200,7 +214,6 @@ Result<void> Pauser::put_all_back(PauseReport& report, Partly partly) {
       return chunk;
     };
   }
-  Result<void> outcome;
   for (const auto& removal : removals_) {
     if (!removal->has_begun()) continue;
     const InContext in_context{program_.driver, removal->context()};
@@ -208,12 +221,11 @@ Result<void> Pauser::put_all_back(PauseReport& report, Partly partly) {
       program_.calls.abandon();
       return refused(ErrorKind::NotSupported, resuming, "the driver has been shut down");
     }
-    Result<void> done = in_context.ok() ? removal->put_back(host_side(), instead, report.times)
-                                        : refused(ErrorKind::DriverFailed, resuming, "no context");
-    if (done.ok()) report.moved += removal->bytes();
-    if (outcome.ok()) outcome = done;
+    if (!in_context.ok()) return refused(ErrorKind::DriverFailed, resuming, "no context");
+    TRY(removal->put_back(host_side(), instead, report.times));
+    report.moved += removal->bytes();
   }
-  return outcome;
+  return {};
 }
 
 Result<PauseReport> Pauser::pause(Duration timeout, Strict strict, const PauseWatch& watch) {
@@ -272,7 +284,6 @@ Result<PauseReport> Pauser::resume(Partly partly) {
   // Retries once, since a refusal by the driver may be transient.
   const bool may_retry = !program_.calls.is_abandoned();
   if (!returned.ok() && returned.error().kind != ErrorKind::OutOfMemory && may_retry) {
-    report.moved = 0;
     returned = put_all_back(report, partly);
   }
   stock_used_at_ = now_ns();

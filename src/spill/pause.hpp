@@ -110,6 +110,7 @@ class Pauser {
   HostSide host_side();
   Result<void> take_all_out(PauseReport& report, Strict strict, const PauseWatch& watch);
   Result<void> put_all_back(PauseReport& report, Partly partly);
+  Result<void> put_each_back(PauseReport& report, Partly partly);
   void list_what_leaves(PauseReport& report);
   void end_eviction();
   Size away_bytes() const;
