@@ -148,9 +148,16 @@ void Pauser::end_eviction() {
   for (const auto& removal : removals_) removal->end();
   removals_.clear();
   programs_.clear();
-  if (on_host_bytes() != 0) return;
-  ours_.clear();
-  if (can_map_host_) host_.trim(Location::host(node_), 0);
+  if (on_host_bytes() == 0) trim_host(0);
+}
+
+// Releases host chunks that back no memory any longer. True if any are left.
+bool Pauser::trim_host(Size down_to) {
+  if (!can_map_host_) return false;
+  host_.trim(Location::host(node_), down_to);
+  const ChunkCounters counters = host_.counters(Location::host(node_));
+  if (counters.physical_in_use == 0) ours_.clear();
+  return counters.physical_free != 0;
 }
 
 // For less data than the ring holds, pinning it is not worthwhile. If the ring cannot be pinned,
@@ -327,8 +334,15 @@ void Pauser::leave_again() {
 }
 
 bool Pauser::look_after_stock(Size ahead, Duration idle) {
-  if (is_paused_ || (ahead == 0 && stock_.bytes() == 0)) return false;
+  if (is_paused_) return false;
   constexpr Size step = 128 * MiB;
+  const bool is_idle = now_ns() > stock_used_at_ + static_cast<std::uint64_t>(idle.count()) * 1000;
+  const Size unused_on_host =
+      can_map_host_ ? host_.counters(Location::host(node_)).physical_free : 0;
+  if (is_idle && unused_on_host != 0) {
+    return trim_host(unused_on_host - std::min(unused_on_host, step));
+  }
+  if (ahead == 0 && stock_.bytes() == 0) return false;
   const Size wanted = std::min(ahead, expected_bytes());
   const int ordinal = first_device();
   if (ordinal < 0) return false;
@@ -344,7 +358,6 @@ bool Pauser::look_after_stock(Size ahead, Duration idle) {
     for (Size reached = had; reached < next;) reached += stock_.pinned_at(reached).size;
     return stock_.bytes() < wanted;
   }
-  const bool is_idle = now_ns() > stock_used_at_ + static_cast<std::uint64_t>(idle.count()) * 1000;
   if (stock_.bytes() < wanted + 2 * step && !(wanted == 0 && stock_.bytes() != 0)) return false;
   if (!is_idle) return false;
   (void)stock_.give_back(std::max(wanted, stock_.bytes() > step ? stock_.bytes() - step : 0));

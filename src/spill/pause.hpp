@@ -95,8 +95,8 @@ class Pauser {
   Size stayed_bytes() const { return paused_.stayed; }
 
   // Keeps `ahead` bytes of host memory pinned, but no more than the devices hold: each call pins a
-  // piece, or gives back a piece if the memory has been unused for `idle`. True if there is more to
-  // do.
+  // piece, or gives back a piece if the memory has been unused for `idle`. Also gives back host
+  // memory that the program has used in place of a device's and freed. True if there is more to do.
   bool look_after_stock(Size ahead, Duration idle);
   // Pins one more piece of the host memory that holds a paused program's contents, so that the
   // resume and the next pause copy without the ring. True if there is more to do.
@@ -113,6 +113,7 @@ class Pauser {
   Result<void> put_each_back(PauseReport& report, Partly partly);
   void list_what_leaves(PauseReport& report);
   void end_eviction();
+  bool trim_host(Size down_to);
   Size away_bytes() const;
   Size on_host_bytes() const { return host_.counters(Location::host(node_)).physical_in_use; }
   Size expected_bytes() const;

@@ -23,6 +23,23 @@ class FailedPauses : public PauseTest {
   }
 };
 
+TEST_F(FailedPauses, UnusedHostMemoryIsReleasedAfterAPartialResume) {
+  const MemorySettings chosen = settings();
+  Program program{driver(), chosen, small_ring};
+  program.add(30 * MiB, false);
+  program.add(30 * MiB, false);
+  ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
+  set_limit(program, 32 * MiB);
+  ASSERT_DONE(program.pauser->resume(Partly::Yes));
+  program.expect_intact();
+  while (program.pauser->look_after_stock(0, Duration{0})) continue;
+  EXPECT_GT(chosen.host->committed_bytes(), 0u) << "the program still uses it";
+  program.free_all();
+  EXPECT_TRUE(program.memory->make_room());
+  while (program.pauser->look_after_stock(0, Duration{0})) continue;
+  EXPECT_EQ(chosen.host->committed_bytes(), 0u);
+}
+
 // Otherwise two paused programs could each keep one device's memory and wait for the other's.
 TEST_F(FailedPauses, AResumeWithRoomOnOneOfTwoDevicesKeepsNone) {
   int devices = 0;
