@@ -98,7 +98,8 @@ class Control::Alone {
   bool is_mine_ = false;
 };
 
-Result<PauseReport> Control::pause(Duration timeout, Strict strict, const PauseWatch& watch) {
+Result<PauseReport> Control::pause(Duration timeout, Strict strict, const PauseWatch& watch,
+                                   Asker asker) {
   if (HookBypass::is_active()) return Error::invalid("pause", "from within a call");
   const auto is_ending = Error::invalid("pause", "the process is about to end");
   const ClosesSocketOfEndingProcess closes_socket;
@@ -112,12 +113,13 @@ Result<PauseReport> Control::pause(Duration timeout, Strict strict, const PauseW
   with_end.is_wanted = [&] { return !stays_out_.load() && watch.is_wanted(); };
   const auto paused = pauser_.pause(timeout, strict, with_end);
   if (paused.ok()) pauses_.note(*paused);
+  if (paused.ok() && asker == Asker::Command) is_paused_by_command_.store(true);
   publish();
   if (!paused.ok() && stays_out_.load()) return is_ending;
   return paused;
 }
 
-Result<PauseReport> Control::resume(Partly partly) {
+Result<PauseReport> Control::resume(Partly partly, Asker asker) {
   if (HookBypass::is_active()) return Error::invalid("resume", "from within a call");
   const ClosesSocketOfEndingProcess closes_socket;
   const Alone alone{busy_, Busy::Request, a_moment, upkeep_at_most};
@@ -126,9 +128,15 @@ Result<PauseReport> Control::resume(Partly partly) {
     return Error::invalid("resume",
                           "it is off its devices; the command `cuvmm resume` restores it");
   }
+  if (asker == Asker::Service && is_paused_by_command()) {
+    return Error::invalid("resume", "a command has paused it");
+  }
   const HookBypass bypass;
   const auto resumed = pauser_.resume(partly);
-  if (resumed.ok()) resumes_.note(*resumed);
+  if (resumed.ok()) {
+    resumes_.note(*resumed);
+    is_paused_by_command_.store(false);
+  }
   publish();
   return resumed;
 }
@@ -136,6 +144,7 @@ Result<PauseReport> Control::resume(Partly partly) {
 void Control::return_ahead() {
   const Alone alone{busy_, Busy::Request, a_moment, upkeep_at_most};
   if (!alone.is_mine() || presence() != share::Presence::OnDevices) return;
+  if (is_paused_by_command()) return;
   const HookBypass bypass;
   pauser_.return_ahead();
   publish();

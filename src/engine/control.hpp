@@ -55,12 +55,17 @@ class Control {
   // end.
   bool may_need_resume() const { return busy_.load() == Busy::Request || is_paused(); }
 
-  Result<PauseReport> pause(Duration timeout, Strict strict, const PauseWatch& watch = {});
+  // What a command (or the program itself, by the C API) has paused, only a command resumes: the
+  // node's service may have paused it before, and finds that it is no longer its own.
+  enum class Asker : std::uint8_t { Command, Service };
+  Result<PauseReport> pause(Duration timeout, Strict strict, const PauseWatch& watch = {},
+                            Asker asker = Asker::Command);
   // Refused while the process is off its devices, where a driver call would block.
-  Result<PauseReport> resume(Partly partly);
-  // For a paused process: return_ahead() brings back as much memory as the devices' leases have
-  // room for, ahead of the resume; leave_again() takes it off the devices again. Both do nothing if
-  // another operation is in progress, or while the process is off its devices.
+  Result<PauseReport> resume(Partly partly, Asker asker = Asker::Command);
+  // For a process that the service has paused: return_ahead() brings back as much memory as the
+  // devices' leases have room for, ahead of the resume; leave_again() takes it off the devices
+  // again. Both do nothing if another operation is in progress, or while the process is off its
+  // devices.
   void return_ahead();
   void leave_again();
   // Answers another process that takes this one off its devices or brings it back: State,
@@ -71,6 +76,7 @@ class Control {
   // Memory that the pause has left on the devices, since others may use it.
   Size stayed_bytes() const { return stayed_bytes_.load(); }
   bool is_paused() const { return is_paused_.load(); }
+  bool is_paused_by_command() const { return is_paused_by_command_.load(); }
   Size paused_bytes() const { return paused_bytes_.load(); }
   Size ready_bytes() const { return ready_bytes_.load(); }
   // Cold device memory that can be moved elsewhere, and the call that moves it. Zero if VMM_SPILL
@@ -141,6 +147,7 @@ class Control {
   // Leaves OnDevices only under busy_.
   std::atomic<share::Presence> presence_{share::Presence::OnDevices};
   std::array<std::atomic<std::uint32_t>, std::tuple_size_v<share::LeftMemory>> left_{};
+  std::atomic<bool> is_paused_by_command_{false};  // changed only under busy_
   // Published copies for threads that do not hold busy_.
   std::atomic<bool> is_paused_{false};
   std::atomic<Size> paused_bytes_{0};

@@ -125,12 +125,14 @@ Result<void> Tenancy::pause(Duration within, const Fellows& fellows,
     return Error::invalid("pause", "the process is about to end");
   }
   TRY(engine_.control()->pause(within, Strict::No,
-                               {fellows.still_working, fellows.may_move, has_released}));
+                               {fellows.still_working, fellows.may_move, has_released},
+                               Control::Asker::Service));
   return {};
 }
 
 Result<void> Tenancy::resume(Come how) {
-  TRY(engine_.control()->resume(how == Come::Partly ? Partly::Yes : Partly::No));
+  TRY(engine_.control()->resume(how == Come::Partly ? Partly::Yes : Partly::No,
+                                Control::Asker::Service));
   return {};
 }
 
@@ -146,6 +148,10 @@ void Tenancy::leave_again() {
 
 bool Tenancy::is_paused() const {
   return engine_.control() != nullptr && engine_.control()->is_paused();
+}
+
+bool Tenancy::is_paused_by_command() const {
+  return engine_.control() != nullptr && engine_.control()->is_paused_by_command();
 }
 
 // While the process is off its devices, the driver itself blocks calls that a pause lets through.

@@ -38,6 +38,7 @@ class Tenancy final : private lease::Tenant {
   void return_ahead() override;
   void leave_again() override;
   bool is_paused() const override;
+  bool is_paused_by_command() const override;
   bool has_held_calls() const override;
   bool is_off_devices() const override;
   share::ControlAnswer agree(const share::ControlRequest& request) override;

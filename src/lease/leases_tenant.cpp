@@ -289,8 +289,10 @@ Result<void> Leases::pause_with_group(Duration within, const ReclaimDemand& dema
 // Once calls are held, asks for the memory that was moved away. Fills parts that have arrived while
 // the rest is on its way, so that copies in both directions of the link overlap.
 void Leases::bring_back(std::uint64_t now) {
-  if (!tenant_.is_paused()) {
-    paused_at_ = 0;  // something else resumed it
+  if (!tenant_.is_paused() || tenant_.is_paused_by_command()) {
+    if (tenant_.is_paused()) leave_again();
+    paused_at_ = 0;  // something else has resumed it, or will
+    is_partly_back_ = false;
     end_return();
     return;
   }

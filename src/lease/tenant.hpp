@@ -46,6 +46,8 @@ class Tenant {
   // Moves that memory off the devices again.
   virtual void leave_again() = 0;
   virtual bool is_paused() const = 0;
+  // Whether a command, or the program itself, has paused it. Only they resume it then.
+  virtual bool is_paused_by_command() const = 0;
   // Whether calls wait for the end of the pause, in cuvmm or in the driver.
   virtual bool has_held_calls() const = 0;
   // Also true halfway. Such a program makes no driver call and cannot resume.

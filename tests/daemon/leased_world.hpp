@@ -82,6 +82,7 @@ class WillingTenant final : public lease::Tenant {
     ++leaves_again;
   }
   bool is_paused() const override { return paused.load(); }
+  bool is_paused_by_command() const override { return paused.load() && paused_by_command.load(); }
   bool has_held_calls() const override { return held_calls.load(); }
   bool is_off_devices() const override { return presence.load() != share::Presence::OnDevices; }
   share::ControlAnswer agree(const share::ControlRequest& request) override {
@@ -121,6 +122,7 @@ class WillingTenant final : public lease::Tenant {
   std::atomic<bool> idle{false};
   std::atomic<bool> busy{false};
   std::atomic<bool> paused{false};
+  std::atomic<bool> paused_by_command{false};
   std::atomic<bool> held_calls{false};
   std::atomic<bool> gives_half_first{false};
   std::atomic<bool> fails_when_paused{false};

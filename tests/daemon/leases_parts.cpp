@@ -113,6 +113,22 @@ TEST_F(LeasesInParts, AProgramThatIsResumedOtherwiseCancelsItsRequest) {
   EXPECT_TRUE(comes_true([&] { return world.budget.surplus() == all; }));
 }
 
+// Otherwise a program that the service has paused would come back after a `cuvmm pause`.
+TEST_F(LeasesInParts, AProgramThatACommandPausesTooIsLeftToTheCommand) {
+  pause();
+  const auto ask = hold_a_call();
+  world.service.say(node::LeasePart{ask.request, all / 2});
+  EXPECT_TRUE(comes_true([&] { return world.tenant.returns_ahead == 1; }));
+  world.tenant.paused_by_command = true;
+  EXPECT_EQ(world.service.hear<node::LeaseCancel>().request, ask.request);
+  EXPECT_EQ(world.tenant.leaves_again, 1);
+  world.service.say(node::LeaseGrant{ask.request});  // it was on its way
+  EXPECT_TRUE(comes_true([&] { return world.budget.surplus() == all; }));
+  ::usleep(50'000);  // it would be tried again every 5 ms
+  EXPECT_EQ(world.tenant.resumes, 0);
+  EXPECT_EQ(world.tenant.returns_ahead, 1);
+}
+
 // Others may have taken what it had released, so it comes back like any paused program.
 TEST_F(LeasesInParts, APauseThatFailsAndCannotBeUndoneCountsAsOne) {
   world.tenant.gives_half_first = true;

@@ -111,6 +111,36 @@ TEST_F(ControlTest, AResumeCancelsAWaitingPause) {
   process.end();
 }
 
+TEST_F(ControlTest, OnlyACommandResumesWhatACommandHasPaused) {
+  using Asker = Control::Asker;
+  auto& process = *new ControlledProcess{driver()};
+  const CUdeviceptr address = process.given_block();
+  Control& control = *process.control;
+  const auto pause = [&](Asker asker) {
+    return control.pause(Duration{20'000'000}, Strict::No, {}, asker).ok();
+  };
+  ASSERT_TRUE(pause(Asker::Service));
+  EXPECT_FALSE(control.is_paused_by_command());
+  EXPECT_TRUE(control.resume(Partly::No, Asker::Service).ok());
+
+  ASSERT_TRUE(pause(Asker::Service));
+  ASSERT_TRUE(pause(Asker::Command));
+  ASSERT_TRUE(pause(Asker::Service));
+  EXPECT_TRUE(control.is_paused_by_command());
+  EXPECT_FALSE(control.resume(Partly::No, Asker::Service).ok());
+  control.return_ahead();
+  EXPECT_TRUE(control.is_paused());
+  EXPECT_EQ(process.memory->devices().all().front()->chunk_counters().physical_in_use, 0u);
+  EXPECT_TRUE(control.resume(Partly::No).ok());
+  EXPECT_FALSE(control.is_paused_by_command());
+
+  ASSERT_TRUE(pause(Asker::Service));
+  EXPECT_TRUE(control.resume(Partly::No, Asker::Service).ok());
+  EXPECT_EQ(process.memory->free(address), Answer{CUDA_SUCCESS});
+  EXPECT_TRUE(comes_to_pass([&] { return control.ready_bytes() == 0; }));
+  process.end();
+}
+
 TEST_F(ControlTest, AnAbandonedPauseIsCancelled) {
   auto& process = *new ControlledProcess{driver()};
   process.control->start();
