@@ -127,6 +127,12 @@ int complain(int process, const std::string& why) {
   return some_refused;
 }
 
+std::string why_not_done(const ControlAnswer& answer) {
+  const std::string why = answer.text.data();
+  if (answer.is_paused == 0 || why.find("stays paused") != std::string::npos) return why;
+  return why + "; it is still paused; `cuvmm resume` lets it continue";
+}
+
 // The rest of `pause --deep`, once the process is paused.
 int pause_deeply(const PauseRequest& request, int process, Duration timeout, nlohmann::json& one) {
   const DeepPauseOutcome outcome =
@@ -200,7 +206,7 @@ int tell_one(const PauseRequest& request, int process, Duration timeout, nlohman
     one["text"] = printable(told.why_off_devices);
     return complain(process, told.why_off_devices + "; it stays paused, off its devices");
   }
-  if (answer->outcome != ControlOutcome::Done) return complain(process, answer->text.data());
+  if (answer->outcome != ControlOutcome::Done) return complain(process, why_not_done(*answer));
   if (!request.json && told.times) print_times(process, "back on the device", *told.times);
   if (!request.json) print_done(request, process, *answer);
   return request.deep ? pause_deeply(request, process, timeout, one) : 0;
@@ -351,7 +357,9 @@ void add_pause(CLI::App& app, int& exit_status) {
           "\n"
           "Exit status: 0, or 1 where a program was not paused: it continues as if nothing had "
           "been\n"
-          "asked; with --deep 3 where a program is paused, but its contexts and modules stay.")
+          "asked, unless the message says otherwise; with --deep 3 where a program is paused, but "
+          "its\n"
+          "contexts and modules stay.")
       ->add_flag("--strict", pause->strict, "refuse if some memory cannot leave the device");
   command->add_flag("--deep", pause->deep,
                     "then take contexts and modules off the device too (driver 570 or newer)");

@@ -18,6 +18,7 @@ constexpr Duration no_time{0};
 constexpr Duration a_moment{2'000'000};
 // For the upkeep thread, whose steps are short.
 constexpr Duration upkeep_at_most{10'000'000};
+constexpr Duration usual_rest{50'000};  // of that thread
 
 // The socket of this process, for use at exit, when no thread is joined.
 std::atomic<share::ControlSocket*> open_socket{nullptr};
@@ -111,6 +112,8 @@ Result<PauseReport> Control::pause(Duration timeout, Strict strict, const PauseW
   start_looking_after_host();
   PauseWatch with_end = watch;
   with_end.is_wanted = [&] { return !stays_out_.load() && watch.is_wanted(); };
+  // The service brings it back once it has room.
+  if (asker == Asker::Service) with_end.undo = Partly::No;
   const auto paused = pauser_.pause(timeout, strict, with_end);
   if (paused.ok()) pauses_.note(*paused);
   if (paused.ok() && asker == Asker::Command) is_paused_by_command_.store(true);
@@ -331,11 +334,30 @@ void Control::place() {
   LastUses::watch(notes ? &uses_ : nullptr);
 }
 
+// Tries less often if each attempt takes long. Also in an ending process, whose exit may wait.
+Duration Control::resume_after_failure() {
+  constexpr Duration longest{5'000'000};
+  if (presence() != share::Presence::OnDevices) return usual_rest;
+  if (pauser_.program().calls.is_abandoned()) return longest;
+  const HookBypass bypass;
+  const std::uint64_t began = now_us();
+  const auto resumed = pauser_.resume(Partly::Yes);
+  if (resumed.ok()) {
+    resumes_.note(*resumed);
+    CUVMM_LOG(Info, "the program continues after a pause that failed");
+  }
+  publish();
+  const Duration took{now_us() - began};
+  return std::clamp(10 * took, usual_rest, longest);
+}
+
 Duration Control::run_upkeep() {
   constexpr Duration shortest{100};
   constexpr Duration a_moment_of_use{100'000};
-  constexpr Duration usual{50'000};
+  constexpr Duration usual = usual_rest;
+  const ClosesSocketOfEndingProcess closes_socket;
   const Alone alone{busy_, Busy::Upkeep, no_time, no_time};
+  if (alone.is_mine() && pauser_.is_left_paused()) return resume_after_failure();
   if (!alone.is_mine() || stays_out_.load()) return usual;
   const HookBypass bypass;
   const std::uint64_t began = now_us();

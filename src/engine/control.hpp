@@ -17,8 +17,8 @@
 namespace cuvmm {
 
 // Pauses and resumes the process, on request from within it or, with VMM_CONTROL=on, through a
-// socket. An upkeep thread pins host memory ahead of pauses and spilling, and releases pinned
-// memory that is not needed.
+// socket. An upkeep thread pins host memory ahead of pauses and spilling, releases pinned memory
+// that is not needed, and resumes the process if a failed pause left it paused.
 class Control {
  public:
   // Keeps `ahead` bytes of host memory ready; other pinned memory is released after `idle` of
@@ -111,8 +111,9 @@ class Control {
   static void* run_upkeep_thread(void* control);
   static void shut_down_running();
   void shut_down_at_exit();
-  // Returns how long the thread may sleep.
+  // Return how long the thread may sleep.
   Duration run_upkeep();
+  Duration resume_after_failure();
   void place();
   void publish();
   // Runs `change` once no other request is at work and no pause is on, with the calling thread

@@ -148,6 +148,7 @@ void Pauser::end_eviction() {
   for (const auto& removal : removals_) removal->end();
   removals_.clear();
   programs_.clear();
+  is_paused_ = has_failed_ = false;
   if (on_host_bytes() == 0) trim_host(0);
 }
 
@@ -235,7 +236,16 @@ Result<void> Pauser::put_each_back(PauseReport& report, Partly partly) {
   return {};
 }
 
+// Tries again, since a refusal by the driver may be transient. If another program has taken the
+// memory that this one had released, this one may continue with memory of the host.
+Result<void> Pauser::put_back_after_failure(Partly partly) {
+  PauseReport back;
+  if (put_all_back(back, Partly::No).ok()) return {};
+  return put_all_back(back, partly);
+}
+
 Result<PauseReport> Pauser::pause(Duration timeout, Strict strict, const PauseWatch& watch) {
+  if (has_failed_) TRY(resume(Partly::Yes));
   if (is_paused_) return paused_;
   const std::uint64_t began = now_ns();
   const std::uint64_t until = deadline(timeout);
@@ -258,20 +268,17 @@ Result<PauseReport> Pauser::pause(Duration timeout, Strict strict, const PauseWa
   stock_used_at_ = now_ns();
   is_paused_ = true;
   if (!taken.ok()) {
-    PauseReport back;
-    Result<void> returned = put_all_back(back, Partly::No);
-    // Retries once, since a refusal by the driver may be transient.
-    if (!returned.ok()) returned = put_all_back(back, Partly::No);
-    if (!returned.ok()) {
-      paused_ = report;
-      CUVMM_LOG(
-          Warning,
-          "a pause failed, and evicted memory cannot be restored (%s): the process stays paused",
-          returned.error().text().c_str());
+    paused_ = report;
+    if (const auto returned = put_back_after_failure(watch.undo); !returned.ok()) {
+      has_failed_ = true;
+      undo_ = watch.undo;
+      CUVMM_LOG(Warning,
+                "a pause failed, and evicted memory cannot be restored yet (%s): the process stays "
+                "paused",
+                returned.error().text().c_str());
       return taken.error();
     }
     end_eviction();
-    is_paused_ = false;
     go_on(program_);
     return taken.error();
   }
@@ -302,7 +309,6 @@ Result<PauseReport> Pauser::resume(Partly partly) {
     return error;
   }
   end_eviction();
-  is_paused_ = false;
   ahead_ = {};
   go_on(program_);
   report.took_us += us_since(began);

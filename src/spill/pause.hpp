@@ -32,6 +32,9 @@ struct PauseWatch {
   StillWanted may_move = &always_wanted;
   // Called each time some memory has been released.
   std::function<void()> has_released = [] {};
+  // Whether the program may continue with some memory on the host if the pause fails once others
+  // have taken what it had released. No: it stays paused, and the caller resumes it.
+  Partly undo = Partly::Yes;
 };
 
 // Copies the figures into a structure that has them under the same names.
@@ -74,8 +77,9 @@ class Pauser {
 
   // TimedOut if calls and work in flight do not finish in time; OutOfMemory if the host has no
   // room. In both cases the program goes on as if nothing had been requested. It also does after
-  // other failures, unless evicted memory cannot be restored: then the process is paused, and can
-  // be resumed. Does nothing if it is already paused.
+  // other failures, with memory for which its device has no room any longer on the host, unless
+  // evicted memory cannot be restored: then the process is left paused. Does nothing if it is
+  // already paused. If an earlier pause left it so, first resumes it.
   Result<PauseReport> pause(Duration timeout, Strict strict, const PauseWatch& watch = {});
   // OutOfMemory if the devices have no room now. The process then stays paused; the caller may try
   // again, or ask to continue with some of the memory on the host.
@@ -88,6 +92,9 @@ class Pauser {
   void leave_again();
 
   bool is_paused() const { return is_paused_; }
+  // Paused by a pause that failed. Its caller may not know, so it should be resumed as soon as
+  // possible.
+  bool is_left_paused() const { return has_failed_ && undo_ == Partly::Yes; }
   const ProgramParts& program() const { return program_; }
   // Memory that is swapped out, and memory that came back only as far as the host.
   Size paused_bytes() const { return away_bytes() + on_host_bytes(); }
@@ -111,6 +118,7 @@ class Pauser {
   Result<void> take_all_out(PauseReport& report, Strict strict, const PauseWatch& watch);
   Result<void> put_all_back(PauseReport& report, Partly partly);
   Result<void> put_each_back(PauseReport& report, Partly partly);
+  Result<void> put_back_after_failure(Partly partly);
   void list_what_leaves(PauseReport& report);
   void end_eviction();
   bool trim_host(Size down_to);
@@ -134,6 +142,8 @@ class Pauser {
   std::vector<std::unique_ptr<ProgramEviction>> programs_;  // of its own chunks, one per device
   std::vector<std::unique_ptr<DeviceSwapOut>> removals_;    // one per device
   bool is_paused_ = false;
+  bool has_failed_ = false;  // the pause that left it paused
+  Partly undo_ = Partly::Yes;
   PauseReport paused_;
   PauseReport ahead_;  // the time that return_ahead() has taken, for the report of the resume
 };

@@ -7,6 +7,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <thread>
@@ -163,6 +165,46 @@ TEST(PauseCommand, ChildrenOfAProcessThatWasInsideCallsArePausedToo) {
   EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
   EXPECT_EQ(lines_with(finished.out, ": paused: "), 6u) << finished.out << finished.err;
   EXPECT_NE(finished.out.find("all resumed"), std::string::npos) << finished.out << finished.err;
+}
+
+// A program that answers requests in this way.
+class ProgramThatAnswers {
+ public:
+  ProgramThatAnswers(const std::string& place, const share::ControlAnswer& answer) {
+    ::setenv("XDG_RUNTIME_DIR", place.c_str(), 1);
+    auto opened = share::ControlSocket::open();
+    ::unsetenv("XDG_RUNTIME_DIR");
+    EXPECT_TRUE(opened.ok());
+    if (!opened.ok()) return;
+    thread_ = std::thread{[this, answer, socket = std::move(*opened)]() mutable {
+      while (!ends_) {
+        socket.serve([&](const auto&, const auto&) { return answer; },
+                     share::Deadline::after(Duration{10'000}));
+      }
+    }};
+  }
+  ~ProgramThatAnswers() {
+    ends_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  std::atomic<bool> ends_{false};
+  std::thread thread_;
+};
+
+TEST(PauseCommand, SaysIfAProgramThatCouldNotBePausedIsPausedAllTheSame) {
+  share::ControlAnswer answer;
+  answer.is_paused = 1;
+  answer.say("pause: timed out (it was called off)");
+  const std::string place = own_folder();
+  const ProgramThatAnswers program{place, answer};
+  const Finished finished =
+      run_program({cli(), "pause", std::to_string(::getpid())}, {{"XDG_RUNTIME_DIR", place}});
+  EXPECT_EQ(finished.status, 1);
+  EXPECT_NE(finished.err.find("it was called off); it is still paused; `cuvmm resume`"),
+            std::string::npos)
+      << finished.err;
 }
 
 TEST(PauseCommand, KilledWhilePausedLeavesNothingBehind) {

@@ -3,7 +3,9 @@
 // find room on one device only.
 #include <gtest/gtest.h>
 
+#include "controlled_process.hpp"
 #include "paused_program.hpp"
+#include "support/faulty_driver.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -21,7 +23,132 @@ class FailedPauses : public PauseTest {
   static void set_limit(Program& program, Size limit) {
     device_of(program).budget().set_limit(limit);
   }
+  // As if its caller went away once some memory had left, and another program took that memory.
+  struct InVain {
+    InVain(Program& program, Size left) : program(program), left(left) {}
+    PauseWatch watch() {
+      return {.is_wanted = [this] { return is_wanted; }, .has_released = [this] { look(); }};
+    }
+    void look() {
+      if (program.on_device() == held) return;
+      set_limit(program, left);
+      is_wanted = false;
+    }
+    Program& program;
+    const Size left;
+    const Size held = program.on_device();
+    bool is_wanted = true;
+  };
+  static Result<PauseReport> pause_in_vain(Program& program, Size left) {
+    InVain in_vain{program, left};
+    return program.pauser->pause(timeout, Strict::No, in_vain.watch());
+  }
 };
+
+TEST_F(FailedPauses, TheProgramContinuesWithHostMemoryIfOthersHaveTakenTheDevices) {
+  Program program{driver(), settings()};
+  program.add(30 * MiB, false);
+  program.add(30 * MiB, true);
+  const auto refused = pause_in_vain(program, 32 * MiB);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_FALSE(program.pauser->is_paused());
+  EXPECT_FALSE(program.calls.is_shut());
+  EXPECT_GT(program.pauser->paused_bytes(), 0u);
+  program.expect_intact();
+
+  set_limit(program, whole);
+  ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
+  ASSERT_DONE(program.pauser->resume(Partly::No));
+  EXPECT_EQ(program.pauser->paused_bytes(), 0u);
+  program.expect_intact();
+  program.free_all();
+}
+
+// The memory that is on the host belongs on the device, which still has no room for it.
+TEST_F(FailedPauses, APartlyResumedProgramContinuesWhicheverChunkStays) {
+  FaultyDriver faulty{driver()};
+  Program program{faulty, settings()};
+  for (int i = 0; i < 3; ++i) program.add(20 * MiB, true);
+  ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
+  set_limit(program, 24 * MiB);
+  ASSERT_DONE(program.pauser->resume(Partly::Yes));
+  EXPECT_GT(program.pauser->paused_bytes(), 0u);
+  std::uint64_t stays = 1;
+  for (;; ++stays) {
+    const auto one_stays = [&] {
+      faulty.fail_call(Call::cuMemUnmap, stays, CUDA_ERROR_UNKNOWN);
+      return true;
+    };
+    const bool is_done = program.pauser->pause(timeout, Strict::No, {.may_move = one_stays}).ok();
+    faulty.stop_failing();
+    if (is_done) break;
+    ASSERT_FALSE(program.pauser->is_paused()) << "chunk " << stays;
+    EXPECT_FALSE(program.calls.is_shut());
+    program.expect_intact();
+  }
+  EXPECT_GT(stays, 2u) << "there were several chunks";
+  ASSERT_DONE(program.pauser->resume(Partly::Yes));
+  program.expect_intact();
+  program.free_all();
+}
+
+// The host has no room either for what its contents would lie in while the program runs.
+TEST_F(FailedPauses, AProgramLeftPausedIsNotTakenForAPausedOne) {
+  const MemorySettings chosen = settings(72 * MiB);
+  Program program{driver(), chosen};
+  program.add(30 * MiB, false);
+  program.add(30 * MiB, true);
+  ASSERT_FALSE(pause_in_vain(program, 4 * MiB).ok());
+  EXPECT_TRUE(program.pauser->is_paused());
+  EXPECT_TRUE(program.pauser->is_left_paused());
+
+  const auto again = program.pauser->pause(timeout, Strict::No);
+  ASSERT_FALSE(again.ok());
+  EXPECT_EQ(again.error().kind, ErrorKind::OutOfMemory);
+  EXPECT_TRUE(program.calls.is_shut());
+
+  set_limit(program, whole);
+  const auto paused = program.pauser->pause(timeout, Strict::No);
+  ASSERT_DONE(paused);
+  EXPECT_GE(paused->moved, 60 * MiB);
+  EXPECT_EQ(program.on_device(), 0u);
+  EXPECT_FALSE(program.pauser->is_left_paused());
+  ASSERT_DONE(program.pauser->resume(Partly::No));
+  program.expect_intact();
+  program.free_all();
+}
+
+// Nobody else may know that it is paused.
+TEST_F(FailedPauses, TheUpkeepThreadResumesAProgramLeftPaused) {
+  FaultyDriver faulty{driver()};
+  // Never destroyed, since the upkeep thread goes on. It does not use the driver after shut_down().
+  auto& program = *new Program{faulty, settings(72 * MiB)};
+  auto& control = *new Control{
+      ProgramParts{.driver = faulty, .memory = *program.memory, .calls = program.calls},
+      SizeLimit::none(), Duration{0}};
+  program.add(30 * MiB, false);
+  program.add(30 * MiB, true);
+  const auto others_come = [&] {
+    set_limit(program, 4 * MiB);
+    faulty.fail_call(Call::cuMemUnmap, 2, CUDA_ERROR_UNKNOWN);
+    return true;
+  };
+  const auto refused = control.pause(timeout, Strict::No, {.may_move = others_come});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_TRUE(control.is_paused());
+  EXPECT_TRUE(program.calls.is_shut());
+  set_limit(program, whole);
+  EXPECT_TRUE(comes_to_pass([&] { return !control.is_paused(); }));
+  EXPECT_FALSE(program.calls.is_shut());
+  program.expect_intact();
+  program.free_all();
+  EXPECT_TRUE(comes_to_pass([&] { return control.ready_bytes() == 0; }));
+  control.shut_down();
+  program.pauser.reset();
+  program.clock->table().drop_events();
+  program.memory.reset();
+  program.clock.reset();
+}
 
 TEST_F(FailedPauses, UnusedHostMemoryIsReleasedAfterAPartialResume) {
   const MemorySettings chosen = settings();

@@ -70,10 +70,12 @@ TEST_F(PauseAhead, APauseThatCannotBeUndoneStaysOneAndLosesNothing) {
                              [&] {
                                ++parts;
                                leased.lease().take_surplus(unlimited);
-                             }};
+                             },
+                         .undo = Partly::No};
   EXPECT_FALSE(leased.program.pauser->pause(timeout, Strict::No, watch).ok());
   EXPECT_TRUE(leased.program.pauser->is_paused()) << "there is no room to undo it";
   EXPECT_TRUE(leased.program.calls.is_shut());
+  EXPECT_FALSE(leased.program.pauser->is_left_paused()) << "its caller resumes it";
   leased.lease().add_lease(GiB);
   ASSERT_DONE(leased.program.pauser->resume(Partly::No));
   leased.program.expect_to_go_on();
