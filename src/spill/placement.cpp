@@ -255,11 +255,15 @@ Result<Migration::Moved> Placement::change(DeviceMemory& device, const BetterPla
   if (why != nullptr) {
     return Error{.kind = ErrorKind::NotSupported, .doing = placing, .subject = why};
   }
-  const CUcontext context = program_.memory.contexts().any_on(device.ordinal());
-  if (context == nullptr) return Error::invalid(placing, "the device has no context");
   TRY(make_ready(device, places));
   const std::uint64_t began = now_ns();
   TRY(hold_still(program_, placing, began + for_calls, began + for_work));
+  // Only now, since until here the program may have destroyed one.
+  const CUcontext context = program_.memory.contexts().any_on(device.ordinal());
+  if (context == nullptr) {
+    go_on(program_);
+    return Error::invalid(placing, "the device has no context");
+  }
   const RelaxedCapture relaxed{program_.driver};
   const InContext in_context{program_.driver, context};
   Migration::Moved moved;

@@ -59,16 +59,22 @@ class ColdMemoryOfAProgram : public PauseTest {
 
   void begin(const MemorySettings& settings) {
     program.emplace(driver(), settings);
-    placement.emplace(
-        ProgramParts{
-            .driver = program->driver, .memory = *program->memory, .calls = program->calls},
-        uses);
+    placement.emplace(ProgramParts{.driver = program->driver,
+                                   .memory = *program->memory,
+                                   .calls = program->calls,
+                                   .settle_queued =
+                                       [this](std::uint64_t) {
+                                         before_it_stands_still();
+                                         return true;
+                                       }},
+                      uses);
     program->add(20 * MiB, true);
     program->add(20 * MiB, true);
   }
 
   WillingLessor lessor;
   LastUses uses;
+  std::function<void()> before_it_stands_still = [] {};
   std::optional<Program> program;
   std::optional<Placement> placement;
   std::uint64_t clock = 1'000'000'000'000;
@@ -139,6 +145,20 @@ TEST_F(ColdMemoryOfAProgram, StaysIfTheHostHasNoRoomForIt) {
   ASSERT_DONE(moved);
   EXPECT_LE(*moved, 8 * MiB);
   EXPECT_LE(program->memory->host_budget()->committed_bytes(), 8 * MiB);
+}
+
+// A call of the program may be destroying it when the placement decides to move.
+TEST_F(ColdMemoryOfAProgram, MovesInNoContextThatHasEndedMeanwhile) {
+  begin(leased());
+  look_for(60);
+  EXPECT_GT(placement->cold(device_of(*program)), 0u);
+  CUcontext context = nullptr;
+  ASSERT_CUDA(driver().cuCtxGetCurrent(&context));
+  before_it_stands_still = [&] { program->memory->contexts().ended(context); };
+  const auto moved = move_out(unlimited);
+  EXPECT_FALSE(moved.ok());
+  EXPECT_FALSE(program->calls.is_shut());
+  program->memory->contexts().began(context);
 }
 
 }  // namespace
