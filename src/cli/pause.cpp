@@ -128,9 +128,10 @@ int complain(int process, const std::string& why) {
 }
 
 std::string why_not_done(const ControlAnswer& answer) {
-  const std::string why = answer.text.data();
-  if (answer.is_paused == 0 || why.find("stays paused") != std::string::npos) return why;
-  return why + "; it is still paused; `cuvmm resume` lets it continue";
+  std::string why = answer.text.data();
+  const bool says_so = why.find("stays paused") != std::string::npos;
+  if (answer.is_paused != 0 && !says_so) why += "; it is still paused; `cuvmm resume` continues it";
+  return why;
 }
 
 // The rest of `pause --deep`, once the process is paused.
