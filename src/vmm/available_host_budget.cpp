@@ -10,10 +10,10 @@ namespace cuvmm {
 Size AvailableHostBudget::left() const {
   constexpr std::uint64_t a_moment = 10'000'000;  // ns
   const std::uint64_t now = now_ns();
-  std::uint64_t read_at = read_at_.load();
-  const bool is_old = read_at == 0 || now - read_at > a_moment;
-  if (is_old && read_at_.compare_exchange_strong(read_at, now)) {
+  const std::uint64_t read_at = read_at_.load();
+  if (read_at == 0 || now > read_at + a_moment) {
     left_.store(beyond_left_to_the_host(read_()));
+    read_at_.store(now);
   }
   return left_.load();
 }
