@@ -65,6 +65,7 @@ class NobodysMemory final : public lease::Tenant {
   void return_ahead() override {}
   void leave_again() override {}
   bool is_paused() const override { return false; }
+  bool is_paused_by_command() const override { return false; }
   bool has_held_calls() const override { return false; }
   bool is_off_devices() const override { return false; }
   share::ControlAnswer agree(const share::ControlRequest&) override { return {}; }

@@ -10,14 +10,14 @@
 namespace cuvmm::test {
 namespace {
 
-constexpr Size block_bytes = 3 * MiB;
-CUdeviceptr block = 0;
+constexpr Size queried_bytes = 3 * MiB;
+CUdeviceptr queried = 0;
 std::vector<Size> sizes_seen;
 
 size_t CUDA_CB look_at_the_block(int) {
   Size size = 0;
   EXPECT_DONE(through_door<Call::cuMemGetAddressRange_v2>(static_cast<CUdeviceptr*>(nullptr), &size,
-                                                          block));
+                                                          queried));
   sizes_seen.push_back(size);
   return 0;
 }
@@ -34,18 +34,22 @@ class CallbackOfAnOccupancyQuery : public OnPrimaryContext {
 )";
     ASSERT_DONE(through_door<Call::cuModuleLoadData>(&module_, static_cast<const void*>(text)));
     ASSERT_DONE(through_door<Call::cuModuleGetFunction>(&function_, module_, "nothing"));
-    ASSERT_DONE(through_door<Call::cuMemAlloc_v2>(&block, std::size_t{block_bytes}));
+    ASSERT_DONE(through_door<Call::cuMemAlloc_v2>(&queried, std::size_t{queried_bytes}));
     sizes_seen.clear();
   }
   void TearDown() override {
-    if (block != 0) EXPECT_DONE(through_door<Call::cuMemFree_v2>(std::exchange(block, 0)));
-    if (module_ != nullptr) EXPECT_DONE(through_door<Call::cuModuleUnload>(module_));
+    if (queried != 0) {
+      EXPECT_DONE(through_door<Call::cuMemFree_v2>(std::exchange(queried, 0)));
+    }
+    if (module_ != nullptr) {
+      EXPECT_DONE(through_door<Call::cuModuleUnload>(module_));
+    }
     OnPrimaryContext::TearDown();
   }
 
   static void expect_the_blocks_size() {
     ASSERT_FALSE(sizes_seen.empty());
-    for (const Size size : sizes_seen) EXPECT_EQ(size, block_bytes);
+    for (const Size size : sizes_seen) EXPECT_EQ(size, queried_bytes);
   }
 
   CUmodule module_ = nullptr;

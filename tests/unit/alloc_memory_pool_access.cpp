@@ -40,7 +40,9 @@ class AccessToPools : public MemoryTest {
   }
   void TearDown() override {
     served_.reset();
-    if (pool_ != nullptr) EXPECT_CUDA(driver().cuMemPoolDestroy(pool_));
+    if (pool_ != nullptr) {
+      EXPECT_CUDA(driver().cuMemPoolDestroy(pool_));
+    }
     MemoryTest::TearDown();
   }
 
