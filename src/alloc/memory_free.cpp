@@ -96,11 +96,9 @@ Answer Memory::free_ordered(CUdeviceptr address, StreamName stream) {
   StreamState* state = dependencies_.clock.table().find(stream);
   if (state == nullptr || contexts_.is_dead(state->context)) return std::nullopt;
   StreamClock::Operation operation{dependencies_.clock, *state, StreamClock::Operation::Kind::Free};
-  const CUresult answer = operation.answer();
-  const bool is_placed = answer == CUDA_SUCCESS;
-  // CUDA_ERROR_NOT_PERMITTED: in a host function, where the driver refuses the free as well.
-  if (is_sticky(answer) || is_about_capture(answer) || answer == CUDA_ERROR_NOT_PERMITTED) {
-    return answer;
+  const bool is_placed = operation.answer() == CUDA_SUCCESS;
+  if (!is_placed && (is_sticky(operation.answer()) || is_about_capture(operation.answer()))) {
+    return operation.answer();
   }
   if (!held_.try_release(*found)) return CUDA_ERROR_INVALID_VALUE;
   state->frees_memory_of(found->facts.device);

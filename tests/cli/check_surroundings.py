@@ -101,9 +101,9 @@ class Surroundings(unittest.TestCase):
                       ("demo", "--sim", "--no-pictures", "-o", "{}/x")):
             finished = self.run_as_nobody(self.cuvmm,
                                           *(word.format(self.home) for word in words))
-            # A program runs even if it cannot be traced.
-            self.assertEqual(finished.returncode, 0 if words[0] == "run" else 1)
-            self.assertLessEqual(len(text(finished.stderr).splitlines()), 1)
+            # `run` starts no program whose trace it could not write.
+            self.assertEqual(finished.returncode, 125 if words[0] == "run" else 1)
+            self.assertEqual(len(text(finished.stderr).splitlines()), 1)
 
     def test_the_user_can_pause_a_program_of_their_own(self):
         script = ('"$0" run --sim --control --quiet -- "$1" --memory 1 --steps 200 & '

@@ -117,31 +117,6 @@ TEST_F(HostFunctions, MayNotCallTheDriver) {
   EXPECT_ANSWER(CUDA_ERROR_NOT_PERMITTED, asked.synchronize);
 }
 
-TEST_F(HostFunctions, MayNotFreeStreamOrderedMemory) {
-  const GivenStream stream;
-  const GivenStream beside;
-  struct Freed {
-    CUdeviceptr address = 0;
-    CUstream stream = nullptr;
-    CUresult answer = CUDA_SUCCESS;
-  } freed;
-  freed.stream = beside;
-  GIVEN(driver().cuMemAllocAsync(&freed.address, 1 * MiB, beside));
-  GIVEN(driver().cuStreamSynchronize(beside));
-
-  ASSERT_CUDA(driver().cuLaunchHostFunc(
-      stream,
-      [](void* data) {
-        auto* given = static_cast<Freed*>(data);
-        given->answer = driver().cuMemFreeAsync(given->address, given->stream);
-      },
-      &freed));
-  ASSERT_CUDA(driver().cuStreamSynchronize(stream));
-
-  EXPECT_ANSWER(CUDA_ERROR_NOT_PERMITTED, freed.answer);
-  EXPECT_CUDA(driver().cuMemFreeAsync(freed.address, beside));
-}
-
 TEST_F(HostFunctions, WithoutAFunctionItIsRefused) {
   const GivenStream stream;
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuLaunchHostFunc(stream, nullptr, nullptr));
