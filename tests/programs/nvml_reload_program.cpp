@@ -39,7 +39,8 @@ int main(int count, char** words) {
   void* const base = reinterpret_cast<void*>(place->l_addr);
   dlclose(nvml);
   // Fails if NVML is still there.
-  mmap(base, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  static_cast<void>(
+      mmap(base, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0));
 
   void* const plugin = dlopen(words[1], RTLD_NOW);
   if (plugin == nullptr) return 4;
