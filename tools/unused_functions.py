@@ -75,6 +75,8 @@ def main():
             declares = DECLARATION.match(line)
             if not declares or NO_TYPE.match(line) or declares[1] in found:
                 continue
+            if line.rstrip().endswith(" override;"):
+                continue  # called through the base, which may be a library's
             name = declares[1]
             if name not in ALLOWED and name not in used:
                 found.add(name)

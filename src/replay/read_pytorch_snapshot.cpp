@@ -221,8 +221,8 @@ class Snapshot {
 
 }  // namespace
 
-Result<ReplayTrace> read_pytorch_snapshot(std::string_view bytes) {
-  const Pickle pickle = TRY(Pickle::read(bytes));
+Result<ReplayTrace> read_pytorch_snapshot(std::string_view bytes, Size most) {
+  const Pickle pickle = TRY(Pickle::read(bytes, std::min(most, Size{Pickle::usual_most_bytes})));
   return Snapshot{pickle, bytes.size()}.read();
 }
 
@@ -230,9 +230,8 @@ Result<ReplayTrace> read_pytorch_snapshot_file(const std::string& path) {
   std::error_code none;  // reading the file reports it
   const auto size = std::filesystem::file_size(path, none);
   const std::string bytes = TRY(read_whole(path, most_snapshot_bytes));
-  const Size most = none ? always_allowed : always_allowed + most_bytes_a_byte * size;
-  const Pickle pickle = TRY(Pickle::read(bytes, std::min(most, Pickle::usual_most_bytes)));
-  return Snapshot{pickle, bytes.size()}.read();
+  return read_pytorch_snapshot(bytes,
+                               none ? always_allowed : always_allowed + most_bytes_a_byte * size);
 }
 
 }  // namespace cuvmm::replay

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/result.hpp"
+#include "base/size.hpp"
 #include "replay/replay_trace.hpp"
 #include "replay/text_lines.hpp"
 
@@ -18,7 +19,8 @@ Result<ReplayTrace> read_trace(const std::string& path);
 
 // Readers for each format. For the last two, the header line has already been read.
 Result<ReplayTrace> read_cuvmm_trace(const std::string& path);
-Result<ReplayTrace> read_pytorch_snapshot(std::string_view bytes);
+// `most`: bounds the memory that the snapshot's values take while it is read.
+Result<ReplayTrace> read_pytorch_snapshot(std::string_view bytes, Size most = unlimited);
 Result<ReplayTrace> read_pytorch_snapshot_file(const std::string& path);
 Result<ReplayTrace> read_pytorch_history(TextLines& lines, std::string_view head);
 Result<ReplayTrace> read_rmm_log(TextLines& lines, std::string_view head);
