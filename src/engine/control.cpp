@@ -354,18 +354,17 @@ Duration Control::resume_after_failure() {
 Duration Control::run_upkeep() {
   constexpr Duration shortest{100};
   constexpr Duration a_moment_of_use{100'000};
-  constexpr Duration usual = usual_rest;
   const ClosesSocketOfEndingProcess closes_socket;
   const Alone alone{busy_, Busy::Upkeep, no_time, no_time};
   if (alone.is_mine() && pauser_.is_left_paused()) return resume_after_failure();
-  if (!alone.is_mine() || stays_out_.load()) return usual;
+  if (!alone.is_mine() || stays_out_.load()) return usual_rest;
   const HookBypass bypass;
   const std::uint64_t began = now_us();
   if (pauser_.is_paused()) {
     const bool may_call = presence() == share::Presence::OnDevices;
     const bool has_more = may_call && pauser_.pin_more();
     publish();
-    return has_more ? shortest : usual;
+    return has_more ? shortest : usual_rest;
   }
   bool has_more = pauser_.look_after_stock(ahead_bytes(), idle_);
   for (DeviceMemory* device : memory_.devices().all()) {
@@ -375,7 +374,7 @@ Duration Control::run_upkeep() {
   // While pinning, the driver holds a lock that the program's calls need too, so rest for as long
   // as this step took.
   const Duration took{now_us() - began};
-  const Duration rest = has_more ? std::clamp(took, shortest, usual) : usual;
+  const Duration rest = has_more ? std::clamp(took, shortest, usual_rest) : usual_rest;
   if (places_.load() && now_us() >= next_placing_us_) {
     place();
     next_placing_us_ = now_us() + static_cast<std::uint64_t>(a_moment_of_use.count());
