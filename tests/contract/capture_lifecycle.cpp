@@ -111,6 +111,24 @@ TEST_F(Capture, AStreamJoinsThroughAnEventAndBack) {
   EXPECT_EQ(read_word(word), 2u);
 }
 
+TEST_F(Capture, AForkThatIsDestroyedCannotBeJoined) {
+  const GivenStream origin;
+  GivenStream forked;
+  const GivenEvent fork;
+  const GivenBlocking memory{4 * KiB};
+  begin(origin);
+  ASSERT_CUDA(driver().cuEventRecord(fork, origin));
+  ASSERT_CUDA(driver().cuStreamWaitEvent(forked, fork, 0));
+  ASSERT_CUDA(driver().cuMemsetD32Async(memory.address(), 1, 1, forked));
+  CUgraph graph = nullptr;
+
+  EXPECT_CUDA(forked.destroy());
+  EXPECT_EQ(capture_status(origin), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+
+  EXPECT_ANSWER(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, driver().cuStreamEndCapture(origin, &graph));
+  EXPECT_EQ(graph, nullptr);
+}
+
 TEST_F(Capture, AForkThatIsNotJoinedFailsTheCapture) {
   const GivenStream origin;
   const GivenStream forked;

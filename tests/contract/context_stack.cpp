@@ -170,6 +170,21 @@ TEST_F(Contexts, ThePrimaryContextCannotBeDestroyed) {
   EXPECT_EQ(current(), primary());
 }
 
+TEST_F(Contexts, EveryAttachNeedsADetach) {
+  const CUcontext other = created();
+  CUcontext attached = nullptr;
+  unsigned long long id = 0;
+  ASSERT_CUDA(driver().cuCtxAttach(&attached, 0));
+  EXPECT_EQ(attached, other) << "the same context";
+
+  EXPECT_CUDA(driver().cuCtxDetach(other));
+  EXPECT_CUDA(driver().cuCtxGetId(other, &id));
+  EXPECT_CUDA(driver().cuCtxDetach(other));
+
+  EXPECT_ANSWER(CUDA_ERROR_CONTEXT_IS_DESTROYED, driver().cuCtxGetId(other, &id));
+  EXPECT_EQ(current(), primary());
+}
+
 TEST_F(Contexts, EveryContextHasAUniqueId) {
   NEEDS_CALL(cuCtxGetId);
   const OwnContext other;

@@ -2,6 +2,7 @@
 // cuMemAlloc and cuMemFree. free_waits_for_work.cpp has when a free waits for work.
 #include <thread>
 
+#include "streams_support.hpp"
 #include "support/child.hpp"
 #include "support/kernels.hpp"
 #include "support/memory.hpp"
@@ -35,6 +36,13 @@ TEST_F(BlockingMemory, OfOneByteIsMemory) {
 
 TEST_F(BlockingMemory, OfNothingIsRefused) {
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, allocate(0));
+}
+
+TEST_F(BlockingMemory, IsFreedWithoutACurrentContext) {
+  CUdeviceptr address = 0;
+  ASSERT_CUDA(driver().cuMemAlloc(&address, 4096));
+  EXPECT_CUDA(without_a_context([&] { return driver().cuMemFree(address); }));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemFree(address));
 }
 
 TEST_F(BlockingMemory, WithoutAnOutputIsRefused) {

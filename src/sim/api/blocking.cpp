@@ -17,12 +17,16 @@ CUVMM_SIM(cuMemAlloc_v2)(CUdeviceptr* address, size_t size) {
   return allocate_blocking(context, size, address);
 }
 
+// Blocking memory is freed even if no context is current (measured).
 CUVMM_SIM(cuMemFree_v2)(CUdeviceptr address) {
-  CUVMM_SIM_CONTEXT(context);
-  if (address == 0) return CUDA_SUCCESS;
-  if (const CUresult refused = refuse_unsafe_call(); refused != CUDA_SUCCESS) return refused;
+  const auto current = current_context();
   AddressSpace& space = Process::get().space();
   const auto known = space.allocation_at(address);
+  const bool needs_none = known.has_value() && known->kind == AllocationKind::Blocking;
+  const bool has_none = current.answer == CUDA_ERROR_INVALID_CONTEXT;
+  if (current.answer != CUDA_SUCCESS && !(has_none && needs_none)) return current.answer;
+  if (address == 0) return CUDA_SUCCESS;
+  if (const CUresult refused = refuse_unsafe_call(); refused != CUDA_SUCCESS) return refused;
   if (!known.has_value() || known->address != address) return CUDA_ERROR_INVALID_VALUE;
   switch (known->kind) {
     case AllocationKind::Async:
@@ -45,7 +49,7 @@ CUVMM_SIM(cuMemFree_v2)(CUdeviceptr address) {
   const auto taken = space.take(address);
   if (!taken.has_value()) return CUDA_ERROR_INVALID_VALUE;
   free_blocking_now(*taken);
-  return context->sticky_error();
+  return has_none ? CUDA_SUCCESS : current.context->sticky_error();
 }
 
 }  // namespace cuvmm::sim
