@@ -123,17 +123,25 @@ bool NodePolicy::terms_can_be_held(ClientId client, const ClientTerms& terms) {
   return true;
 }
 
+// What the client holds was taken for foreign memory until now, as after a restart of the service,
+// unless it reconnected before its departure was noticed.
 void NodePolicy::on(const ClientCame& event) {
-  remove_client(event.client);  // it reconnected before its departure was noticed
+  std::map<PlaceId, Size> known_before;
+  if (const NodeClient* const before = books_.find_client(event.client)) {
+    for (const auto& [place, holding] : before->at) known_before[place] = holding.leased;
+  }
+  remove_client(event.client);
   if (!terms_can_be_held(event.client, event.terms)) return;
   NodeClient& client = books_.add_client(event.client, event.terms);
   client.terms.weight = std::max(1U, event.terms.weight);
   client.is_idle = true;
   client.idle_since = now_;
-  for (const auto& [place, bytes] : event.held) {
-    const NodePlace* const known = books_.find_place(place);
-    // A claim beyond the capacity cannot be true.
-    if (known != nullptr) books_.add_lease(event.client, place, std::min(bytes, known->capacity));
+  for (const auto& [id, bytes] : event.held) {
+    NodePlace* const place = books_.find_place(id);
+    if (place == nullptr) continue;
+    const Size held = std::min(bytes, place->capacity);  // a claim beyond it cannot be true
+    books_.add_lease(event.client, id, held);
+    place->foreign -= std::min(place->foreign, held - std::min(held, known_before[id]));
   }
   regroup();
   if (const GroupTurn* const turn = turns_.find(client.group)) {

@@ -112,6 +112,8 @@ void NodeHistory::come() {
   if (one_in(4)) {
     const PlaceId place = static_cast<PlaceId>(chance(places - 1));  // a device
     held[place] = std::min(chance(200), policy_.books().free(place));
+    foreign_[place] -=
+        std::min(foreign_[place], held[place]);  // it was seen before the client came
   }
   const ClientId id = ++last_client_;
   fresh.leased = held;

@@ -54,6 +54,22 @@ TEST(Leases, AnImpossibleRequestIsRefusedAndNamesTheHolders) {
   EXPECT_TRUE(world.lease(client, 30));
 }
 
+// A service that has just been started sees the memory of its predecessor's clients before they
+// come.
+TEST(Leases, WhatAClientHoldsWhenItComesIsNoLongerForeign) {
+  PolicyWorld world;
+  world.tell(ForeignUseSeen{card, 60 * GiB});
+  const ClientId client = world.come(terms(), {{card, 50 * GiB}});
+  EXPECT_TRUE(world.requests(client).empty());
+  EXPECT_EQ(world.policy.books().find_place(card)->foreign, 10 * GiB);
+  EXPECT_TRUE(world.lease(client, 40));
+
+  const ClientTerms again = world.policy.books().find_client(client)->terms;
+  world.tell(ClientCame{client, again, {{card, 90 * GiB}}});
+  EXPECT_EQ(world.policy.books().find_place(card)->foreign, 10 * GiB);
+  EXPECT_EQ(world.leased(client), 90 * GiB);
+}
+
 TEST(Leases, AnImmediateRequestReclaimsNothingAndDoesNotWait) {
   PolicyWorld world;
   const ClientId lender = world.come();
