@@ -32,6 +32,7 @@ class ProgramOnDemand {
     const auto command =
         service.test_program("on_demand", {std::to_string(mib), path}, {"--name", name});
     before.insert(before.end(), command.begin(), command.end());
+    ::unlink(service.file(name).c_str());  // of an earlier program of that name
     running_.emplace(before, all, service.file(name));
   }
   bool has_begun() const { return says("holds"); }
