@@ -4,6 +4,8 @@
 #include <array>
 #include <string>
 
+#include "base/made_once.hpp"
+
 namespace cuvmm {
 namespace {
 
@@ -28,12 +30,12 @@ std::string words_of(std::size_t bits) {
 }
 
 const std::array<std::string, combinations>& all_words() {
-  static const auto* const all = [] {
-    auto* made = new std::array<std::string, combinations>;
-    for (std::size_t bits = 0; bits < combinations; ++bits) (*made)[bits] = words_of(bits);
+  static constinit MadeOnce<const std::array<std::string, combinations>> all;
+  return all.get([] {
+    std::array<std::string, combinations> made;
+    for (std::size_t bits = 0; bits < combinations; ++bits) made[bits] = words_of(bits);
     return made;
-  }();
-  return *all;
+  });
 }
 
 }  // namespace

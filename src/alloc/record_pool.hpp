@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/lock.hpp"
+#include "base/made_once.hpp"
 
 namespace cuvmm {
 
@@ -57,8 +58,8 @@ class RecordPool {
 
   // Never destroyed, since records may be read while the process exits.
   static LeftBlocks& left() {
-    static LeftBlocks& left = *new LeftBlocks;
-    return left;
+    static constinit MadeOnce<LeftBlocks> left;
+    return left.get();
   }
 
   void grow() {

@@ -37,7 +37,7 @@ inline void forget_lock(LockOrder) {}
 template <class Mutex>
 class OrderedLock {
  public:
-  explicit OrderedLock(LockOrder order) : order_(order) {}
+  explicit constexpr OrderedLock(LockOrder order) : order_(order) {}
   OrderedLock(const OrderedLock&) = delete;
   OrderedLock& operator=(const OrderedLock&) = delete;
 

@@ -3,6 +3,8 @@
 
 #include <fcntl.h>
 
+#include "base/made_once.hpp"
+
 namespace cuvmm {
 
 Fd move_to_high_number(Fd file) {
@@ -33,8 +35,8 @@ bool OwnFd::is_open() const {
 }
 
 const Fd& OwnFd::file() const {
-  static const Fd closed;
-  return is_open() ? file_ : closed;
+  static constinit MadeOnce<const Fd> closed;
+  return is_open() ? file_ : closed.get();
 }
 
 std::optional<OwnFd::Made> OwnFd::made() const {

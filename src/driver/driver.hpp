@@ -63,7 +63,12 @@ CUresult to_cuda(const Error& error);
 struct LoaderDoors {
   void* (*open)(const char* path);
   void* (*symbol)(void* library, const char* name);
-  static LoaderDoors of_the_system();
+
+  static constexpr LoaderDoors of_the_system() {
+    return {.open = &open_by_system, .symbol = &find_by_system};
+  }
+  static void* open_by_system(const char* path);
+  static void* find_by_system(void* library, const char* name);
 };
 
 // Opens libcuda.so.1 (or `path`) and fills the table. Fails with DriverMissing if there is no

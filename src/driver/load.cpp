@@ -110,9 +110,12 @@ Result<void> require_all(const Driver& driver) {
 
 }  // namespace
 
-LoaderDoors LoaderDoors::of_the_system() {
-  return {.open = [](const char* path) { return ::dlopen(path, RTLD_NOW | RTLD_LOCAL); },
-          .symbol = [](void* library, const char* name) { return ::dlsym(library, name); }};
+void* LoaderDoors::open_by_system(const char* path) {
+  return ::dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
+void* LoaderDoors::find_by_system(void* library, const char* name) {
+  return ::dlsym(library, name);
 }
 
 Result<Driver> load_driver(const char* path, const LoaderDoors& doors) {

@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 
+#include "base/at_exit.hpp"
 #include "base/log.hpp"
 #include "base/start_thread.hpp"
 #include "engine/hook_bypass.hpp"
@@ -414,7 +414,9 @@ void Control::shut_down_running() {
 
 void Control::shut_down_at_exit() {
   process_.store(::getpid());
-  if (running.exchange(this) == nullptr) std::atexit(&Control::shut_down_running);
+  running.store(this);
+  static constinit AtExit shuts_down{&Control::shut_down_running};
+  shuts_down.ensure();
 }
 
 void Control::start_looking_after_host() {
@@ -460,8 +462,8 @@ bool Control::start() {
   controlled.store(this);
   open_socket.store(new share::ControlSocket{std::move(*opened)});  // never freed
   shut_down_at_exit();
-  static std::atomic<bool> registered{false};
-  if (!registered.exchange(true)) std::atexit(&close_socket);
+  static constinit AtExit closes_socket{&close_socket};
+  closes_socket.ensure();
   if (!ahead_.is_none()) start_looking_after_host();
   if (start_detached(&Control::serve, this)) return true;
   open_socket.exchange(nullptr)->remove();

@@ -5,8 +5,7 @@
 #include <sys/auxv.h>
 #include <time.h>
 
-#include <cstdlib>
-
+#include "base/at_exit.hpp"
 #include "base/clock.hpp"
 #include "base/log.hpp"
 #include "engine/control.hpp"
@@ -71,7 +70,7 @@ std::atomic<Engine*> Engine::current_{nullptr};
 std::atomic<Engine*> Engine::starting_{nullptr};
 
 DriverSource& driver_source() {
-  static DriverSource source;
+  static constinit DriverSource source;
   return source;
 }
 
@@ -98,6 +97,7 @@ Engine* Engine::start() {
   // The driver may call back while it is being loaded.
   if (HookBypass::is_active() || cannot_start.load(std::memory_order_relaxed)) return nullptr;
   const HookBypass bypass;
+  forget_in_children();  // first, since another thread may fork at any moment from here on
   Engine* mine = make();
   if (mine == nullptr) return nullptr;
   Engine* nobody = nullptr;
@@ -105,7 +105,6 @@ Engine* Engine::start() {
     delete mine;
     return wait_for_start();
   }
-  forget_in_children();
   mine->set_up();
   current_.store(mine, std::memory_order_release);
   return mine;
@@ -133,11 +132,12 @@ void Engine::set_up() {
   if (!is_on()) return;
   start_trace(options_);
   // Registered after the trace's handler, so runs before the trace is finished.
-  if (trace_is_on() && serving_ != nullptr) std::atexit(&tell_trace_of_memory);
+  static constinit AtExit tells_trace{&tell_trace_of_memory};
+  if (trace_is_on() && serving_ != nullptr) tells_trace.ensure();
   scheduling_.start_as_asked();
   if (options_.publish == Switch::On) start_publishing(*this);
-  static std::atomic<bool> registered{false};
-  if (tenancy_ != nullptr && !registered.exchange(true)) std::atexit(&end_tenancy);
+  static constinit AtExit ends_tenancy{&end_tenancy};
+  if (tenancy_ != nullptr) ends_tenancy.ensure();
   if (control_ == nullptr) return;
   if (options_.control == Switch::On) control_->start();
   if (options_.spill.to == SpillTo::Off) return;
@@ -175,9 +175,13 @@ bool Engine::has_reserved(CUdeviceptr address, Size size) {
   return reserved_addresses::intersect(address, size);
 }
 
+// Notes it only afterwards, so that no thread goes on without the handler. Two threads may both
+// register it, and its second run changes nothing.
 void Engine::forget_in_children() {
   static constinit std::atomic<bool> registered{false};
-  if (!registered.exchange(true)) pthread_atfork(nullptr, nullptr, &Engine::forget_after_fork);
+  if (registered.load()) return;
+  pthread_atfork(nullptr, nullptr, &Engine::forget_after_fork);
+  registered.store(true);
 }
 
 // The child shares nothing with the parent's threads or its driver. The old engine's resources are

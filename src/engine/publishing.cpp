@@ -6,10 +6,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
 
 #include "alloc/out_of_memory.hpp"
+#include "base/at_exit.hpp"
 #include "base/log.hpp"
 #include "base/start_thread.hpp"
 #include "cuvmm/version.h"
@@ -165,8 +165,8 @@ void start_publishing(Engine& engine) {
   }
   auto* const figures = new PublishedFigures{std::move(*made)};
   published.store(figures);
-  static std::atomic<bool> registered{false};
-  if (!registered.exchange(true)) std::atexit(&remove_figures);
+  static constinit AtExit removes_figures{&remove_figures};
+  removes_figures.ensure();
   auto* const work = new Work{engine, *figures};
   pthread_t thread{};
   if (start_thread(&thread, &run, work) == 0) {

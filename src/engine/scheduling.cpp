@@ -2,9 +2,9 @@
 #include "engine/scheduling.hpp"
 
 #include <cstddef>
-#include <cstdlib>
 #include <new>
 
+#include "base/at_exit.hpp"
 #include "base/log.hpp"
 #include "engine/engine.hpp"
 #include "engine/hook_bypass.hpp"
@@ -49,7 +49,8 @@ Scheduling::Parts& Scheduling::ready_parts() {
   auto* mine = new Parts{driver_, captures_, settings_of(options_)};
   Parts* nobodys = nullptr;
   if (parts_.compare_exchange_strong(nobodys, mine, std::memory_order_acq_rel)) {
-    std::atexit(&park_at_exit);
+    static constinit AtExit parks{&park_at_exit};
+    parks.ensure();
     return *mine;
   }
   delete mine;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdlib>
 
+#include "base/at_exit.hpp"
 #include "base/clock.hpp"
 #include "base/log.hpp"
 #include "driver/calls.hpp"
@@ -57,7 +58,8 @@ void start_trace(const Options& options) {
   // Never destroyed: its thread may still be running when the process ends.
   set_current_trace(std::move(*started).release());
   start_stack_samples(options.stacks);
-  std::atexit(&finish_trace);
+  static constinit AtExit finishes_trace{&finish_trace};
+  finishes_trace.ensure();
 }
 
 void describe_devices_in_trace(const Driver& driver) {

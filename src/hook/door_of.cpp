@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/made_once.hpp"
 #include "hook/unlisted.hpp"
 
 namespace cuvmm::hook {
@@ -23,19 +24,6 @@ struct NamedDoor {
 };
 
 constexpr std::size_t most_doors = 2 * call_count;
-
-// Made once per process. Two threads may both make one; the first to publish wins. Uses no lock,
-// not even that of a local static: a child may be forked while another thread is here.
-template <class Table, class... Arguments>
-const Table& made_once(const Arguments&... arguments) {
-  static constinit std::atomic<const Table*> published{nullptr};
-  if (const Table* table = published.load(std::memory_order_acquire)) return *table;
-  const Table* mine = new Table{arguments...};
-  const Table* nobodys = nullptr;
-  if (published.compare_exchange_strong(nobodys, mine, std::memory_order_acq_rel)) return *mine;
-  delete mine;
-  return *nobodys;
-}
 
 // Sorted by symbol, in both flavours.
 struct NamedDoors {
@@ -62,6 +50,7 @@ struct NamedDoors {
     return found != end && found->symbol == symbol ? found->door : nullptr;
   }
 };
+constinit MadeOnce<const NamedDoors> named_doors;
 
 // Whether the address lies in the driver's library; `file` is that library's path.
 bool is_of_driver(void* address, const char** file) {
@@ -112,7 +101,7 @@ void note_driver(const char* file) {
 }  // namespace
 
 bool has_door(std::string_view symbol) {
-  return made_once<NamedDoors>().find(symbol) != nullptr;
+  return named_doors.get().find(symbol) != nullptr;
 }
 
 bool driver_has(const char* symbol) {
@@ -126,7 +115,7 @@ bool driver_has(const char* symbol) {
 FoundSymbol door_for_symbol(void* library, const char* name,
                             void* (*real_dlsym)(void*, const char*)) {
   if (HookBypass::is_active()) return {};
-  void* door = made_once<NamedDoors>().find(name);
+  void* door = named_doors.get().find(name);
   const int kept_errno = errno;
   void* real = real_dlsym(library, name);
   const char* file = nullptr;
@@ -188,12 +177,13 @@ class RealDoors {
   const Driver& driver_;
   std::unordered_map<void*, void*> doors_;
 };
+constinit MadeOnce<const RealDoors> real_doors;
 
 }  // namespace
 
 void* door_for_function(Engine& engine, void* real) {
   // The process has one driver and so one table; a forked child's engine uses the same.
-  return made_once<RealDoors>(engine.driver()).find(real);
+  return real_doors.get([&] { return RealDoors{engine.driver()}; }).find(real);
 }
 
 }  // namespace cuvmm::hook

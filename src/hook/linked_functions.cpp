@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "base/no_forks.hpp"
 #include "hook/door_of.hpp"
 #include "hook/unlisted.hpp"
 
@@ -110,7 +111,10 @@ void check_linked_functions(Engine& engine) {
   if (!hook_coverage().is_whole()) return;
   const int kept_errno = errno;
   Search search{.loads_before = loads_seen.load(std::memory_order_relaxed)};
-  ::dl_iterate_phdr(&examine, &search);
+  {
+    const NoForks meanwhile;
+    ::dl_iterate_phdr(&examine, &search);
+  }
   loads_seen.store(search.loads, std::memory_order_relaxed);
   for (const Import& import : search.found) {
     if (!driver_has(import.function.c_str())) continue;

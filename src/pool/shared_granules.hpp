@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/made_once.hpp"
 #include "base/size.hpp"
 
 namespace cuvmm {
@@ -16,9 +17,10 @@ class SharedGranules {
   bool is_shared(Size granule) const { return groups_.contains(granule); }
   // All granules that share the granule's chunk, including itself; empty if it is not shared.
   const std::vector<Size>& sharing(Size granule) const {
-    static const std::vector<Size> nobody;
     const auto found = groups_.find(granule);
-    return found != groups_.end() ? *found->second : nobody;
+    if (found != groups_.end()) return *found->second;
+    static constinit MadeOnce<const std::vector<Size>> nobody;
+    return nobody.get();
   }
 
   // Makes `granule`, which must be alone, share the chunk of `with`.

@@ -11,13 +11,15 @@
 
 #include <cstdlib>
 
+#include "base/made_once.hpp"
+
 namespace cuvmm {
 
 #ifdef CUVMM_HAS_NVTX
 // A profiler sets this variable before the program starts.
 inline bool profiler_is_there() {
-  static const bool is_there = std::getenv("NVTX_INJECTION64_PATH") != nullptr;
-  return is_there;
+  static constinit AskedOnce is_there;
+  return is_there.get([] { return std::getenv("NVTX_INJECTION64_PATH") != nullptr; });
 }
 
 class ScheduleRange {

@@ -40,9 +40,17 @@ void close_all() {
   }
 }
 
-void remember(const OwnFd::Made& made) {
+// Notes it only afterwards, so that whoever remembers a descriptor has the handler. Two threads may
+// both register it, and its second run finds nothing.
+void ensure_that_children_close_all() {
   static constinit std::atomic<bool> registered{false};
-  if (!registered.exchange(true)) pthread_atfork(nullptr, nullptr, &close_all);
+  if (registered.load()) return;
+  pthread_atfork(nullptr, nullptr, &close_all);
+  registered.store(true);
+}
+
+void remember(const OwnFd::Made& made) {
+  ensure_that_children_close_all();
   for (Remembered& one : all) {
     int expected = none;
     if (!one.entry.compare_exchange_strong(expected, being_written)) continue;

@@ -4,10 +4,11 @@
 #include <fcntl.h>
 #include <pthread.h>
 
-#include <cstdlib>
+#include <atomic>
 #include <map>
 #include <mutex>
 
+#include "base/at_exit.hpp"
 #include "base/log.hpp"
 #include "base/start_thread.hpp"
 #include "share/host.hpp"
@@ -19,14 +20,17 @@ constexpr std::size_t most_importers = 1024;
 constexpr Duration a_moment = std::chrono::seconds{1};
 
 // At process exit no thread is joined; only the socket's file is removed.
-std::string& socket_of_this_process() {
-  static auto* const path = new std::string;
-  return *path;
-}
-pid_t owner_of_socket = 0;
+struct SocketToRemove {
+  const std::string path;
+  const pid_t owner;
+  const SocketToRemove* const before;  // kept, since the exit may be reading it
+};
+constinit std::atomic<const SocketToRemove*> socket_to_remove{nullptr};
 void remove_socket_at_exit() {
-  if (owner_of_socket == ::getpid()) ::unlink(socket_of_this_process().c_str());
+  const SocketToRemove* const socket = socket_to_remove.load();
+  if (socket != nullptr && socket->owner == ::getpid()) ::unlink(socket->path.c_str());
 }
+constinit AtExit removes_socket{&remove_socket_at_exit};
 
 Token as_token(const Lending::Secret& secret) {
   return Token{secret};
@@ -109,10 +113,8 @@ Result<void> Lender::LendServer::start() {
     return system_error(doing);
   }
   runs_ = true;
-  static const int once = [] { return std::atexit(&remove_socket_at_exit); }();
-  static_cast<void>(once);
-  socket_of_this_process() = host_->path();
-  owner_of_socket = process_;
+  removes_socket.ensure();
+  socket_to_remove.store(new SocketToRemove{host_->path(), process_, socket_to_remove.load()});
   return {};
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/array.hpp"
 
+#include "base/made_once.hpp"
 #include "sim/context.hpp"
 #include "sim/device.hpp"
 #include "sim/process.hpp"
@@ -16,8 +17,8 @@ constexpr Size most_height = 65536;
 constexpr Size most_width_and_height_3d = 16384;
 
 Registry<Array, CUarray>& arrays() {
-  static auto* all = new Registry<Array, CUarray>;  // outlives every thread
-  return *all;
+  static constinit MadeOnce<Registry<Array, CUarray>> all;
+  return all.get();
 }
 
 // Returns 0 if the format is not one of plain numbers.

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <set>
 
+#include "base/made_once.hpp"
 #include "sim/context.hpp"
 #include "sim/stream.hpp"
 
@@ -14,8 +15,8 @@ namespace {
 std::atomic<int> live_count{0};
 
 std::vector<std::shared_ptr<Capture>>& live() {
-  static auto* all = new std::vector<std::shared_ptr<Capture>>;
-  return *all;
+  static constinit MadeOnce<std::vector<std::shared_ptr<Capture>>> all;
+  return all.get();
 }
 
 // The nodes and everything that they depend on.

@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/made_once.hpp"
 #include "sim/device.hpp"
 #include "sim/pool.hpp"
 #include "sim/process.hpp"
@@ -25,8 +26,8 @@ std::uint64_t next_id() {
 class SharedChunks {
  public:
   static SharedChunks& get() {
-    static auto* chunks = new SharedChunks;  // outlives every thread
-    return *chunks;
+    static constinit MadeOnce<SharedChunks> chunks;
+    return chunks.get();
   }
   void add(ino_t file, const std::shared_ptr<Chunk>& chunk) {
     const std::lock_guard holding{lock_};

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/context.hpp"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/thread_key.hpp"
 #include "sim/process.hpp"
 
 namespace cuvmm::sim {
@@ -20,7 +19,8 @@ std::uint64_t next_context_id() {
 // ended.
 std::uint64_t number_of_this_thread() {
   static std::atomic<std::uint64_t> last{0};
-  thread_local const std::uint64_t number = ++last;
+  thread_local std::uint64_t number = 0;
+  if (number == 0) number = ++last;
   return number;
 }
 
@@ -37,15 +37,10 @@ std::shared_ptr<Stream> new_implicit_stream(const std::shared_ptr<Context>& cont
 // before the exit handlers run, which may still make calls.
 thread_local std::vector<CUcontext>* this_threads_stack = nullptr;
 
-pthread_key_t key_of_stacks() {
-  pthread_key_t key{};
-  const auto end = [](void* stack) {
-    for (const auto& context : Process::get().contexts.all()) context->retire_per_thread_stream();
-    delete static_cast<std::vector<CUcontext>*>(stack);
-    this_threads_stack = nullptr;
-  };
-  if (::pthread_key_create(&key, end) != 0) std::abort();
-  return key;
+void end_of_thread(void* stack) {
+  for (const auto& context : Process::get().contexts.all()) context->retire_per_thread_stream();
+  delete static_cast<std::vector<CUcontext>*>(stack);
+  this_threads_stack = nullptr;
 }
 
 }  // namespace
@@ -179,9 +174,9 @@ std::vector<int> Context::accessors() const {
 
 std::vector<CUcontext>& ContextStack::of_this_thread() {
   if (this_threads_stack == nullptr) [[unlikely]] {
-    static const pthread_key_t key = key_of_stacks();
+    static constinit ThreadKey end{&end_of_thread};
     this_threads_stack = new std::vector<CUcontext>;
-    ::pthread_setspecific(key, this_threads_stack);
+    if (!end.set(this_threads_stack)) std::abort();
   }
   return *this_threads_stack;
 }

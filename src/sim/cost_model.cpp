@@ -44,7 +44,7 @@ constexpr Cost kernel_launch[] = {{0, 2.81}};
 constexpr Cost event[] = {{0, 0.12}};
 constexpr Cost capture_query[] = {{0, 0.012}};
 
-Curve curve_of(Row row) {
+constexpr Curve curve_of(Row row) {
   switch (row) {
     case Row::cuMemAlloc_v2:
     case Row::cuMemAllocPitch_v2:
@@ -118,15 +118,11 @@ double value_at(Curve curve, Size bytes) {
   return below.microseconds + share * (above->microseconds - below.microseconds);
 }
 
-// Every call needs its curve, so the curves are built once.
-const std::array<Curve, row_count>& curves() {
-  static const auto all = [] {
-    std::array<Curve, row_count> made;
-    for (std::size_t row = 0; row < row_count; ++row) made[row] = curve_of(Row(row));
-    return made;
-  }();
-  return all;
-}
+constexpr auto curves = [] {
+  std::array<Curve, row_count> made;
+  for (std::size_t row = 0; row < row_count; ++row) made[row] = curve_of(Row(row));
+  return made;
+}();
 
 std::atomic<std::int64_t> modelled_ns{0};
 
@@ -141,7 +137,7 @@ void add(double microseconds) {
 }  // namespace
 
 void cost_of(Row row, Size bytes) {
-  const Curve curve = curves()[static_cast<std::size_t>(row)];
+  const Curve curve = curves[static_cast<std::size_t>(row)];
   if (curve.empty()) return;
   const double least = curve.front().microseconds;
   add(bytes == 0 ? least : value_at(curve, bytes) - least);

@@ -9,6 +9,8 @@
 #include <set>
 #include <string>
 
+#include "base/made_once.hpp"
+#include "base/no_forks.hpp"
 #include "sim/cost_model.hpp"
 #include "sim/executor.hpp"
 #include "sim/faults.hpp"
@@ -67,7 +69,7 @@ CUresult Entry::enter(Row row) {
   cost_of(row, 0);
   if (!works_before_start(row)) wait_behind_frees(row);
   // In a forked child, the queues may be locked forever by a thread that exists only in the parent.
-  if (!process.is_forked_child()) run_random_queues();
+  if (process.started() && !process.is_forked_child()) run_random_queues();
   return CUDA_SUCCESS;
 }
 
@@ -80,10 +82,11 @@ CUresult lacking(const char* symbol) {
 }
 
 CUresult lacking(const char* symbol, const char* what) {
-  static std::mutex lock;
-  static auto* said = new std::set<std::string>;
+  static constinit std::mutex lock;
+  static constinit MadeOnce<std::set<std::string>> said;
+  const NoForks meanwhile;  // a child forked before cuInit needs the lock
   const std::lock_guard holding{lock};
-  if (said->insert(std::string{symbol} + what).second) {
+  if (said.get().insert(std::string{symbol} + what).second) {
     CUVMM_LOG(Warning, "%s %s: it answers CUDA_ERROR_NOT_SUPPORTED", symbol, what);
   }
   return CUDA_ERROR_NOT_SUPPORTED;

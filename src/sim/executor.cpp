@@ -5,6 +5,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/made_once.hpp"
 #include "sim/settings.hpp"
 
 namespace cuvmm::sim {
@@ -16,8 +17,8 @@ using namespace std::chrono_literals;
 class Stirred {
  public:
   static Stirred& get() {
-    static auto* stirred = new Stirred;  // outlives every thread
-    return *stirred;
+    static constinit MadeOnce<Stirred> stirred;
+    return stirred.get();
   }
 
   void add(const std::shared_ptr<Queue>& queue) {

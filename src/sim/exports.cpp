@@ -6,6 +6,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "base/made_once.hpp"
 #include "base/processor.h"
 #include "sim/bodies.hpp"
 #include "sim/entry.hpp"
@@ -134,8 +135,8 @@ Entrances sorted_entrances() {
 }
 
 const Entrances& all_entrances() {
-  static const Entrances all = sorted_entrances();
-  return all;
+  static constinit MadeOnce<const Entrances> all;
+  return all.get(&sorted_entrances);
 }
 
 }  // namespace

@@ -12,6 +12,8 @@
 
 #include "base/clock.hpp"
 #include "base/lock.hpp"
+#include "base/made_once.hpp"
+#include "base/no_forks.hpp"
 #include "base/option_types.hpp"
 #include "base/text.hpp"
 #include "sim/errors.hpp"
@@ -22,21 +24,18 @@ namespace {
 
 using Name = std::size_t;  // the first row of that API name stands for all of its versions
 
-const std::array<Name, row_count>& names_of_rows() {
-  static const auto names = [] {
-    std::array<Name, row_count> all{};
-    for (std::size_t row = 0; row < row_count; ++row) {
-      all[row] = row;
-      for (std::size_t earlier = 0; earlier < row; ++earlier) {
-        if (std::string_view(name_of(Row(earlier))) == name_of(Row(row))) {
-          all[row] = earlier;
-          break;
-        }
+std::array<Name, row_count> names_of_rows() {
+  std::array<Name, row_count> all{};
+  for (std::size_t row = 0; row < row_count; ++row) {
+    all[row] = row;
+    for (std::size_t earlier = 0; earlier < row; ++earlier) {
+      if (std::string_view(name_of(Row(earlier))) == name_of(Row(row))) {
+        all[row] = earlier;
+        break;
       }
     }
-    return all;
-  }();
-  return names;
+  }
+  return all;
 }
 
 std::optional<Name> name_index(std::string_view name) {
@@ -103,8 +102,8 @@ std::optional<Delay> parse_delay(std::string_view text) {
 class Interference {
  public:
   static Interference& get() {
-    static auto* const interference = new Interference;
-    return *interference;
+    static constinit MadeOnce<Interference> interference;
+    return interference.get([] { return Interference{}; });
   }
 
   Interfered before(Row row) {
@@ -122,6 +121,7 @@ class Interference {
       return fault.has_value();
     });
     if (!parsed) return false;
+    const NoForks meanwhile;
     const Holding holding{lock_};
     faults_ = std::move(faults);
     faulty_.store(!faults_.empty());
@@ -136,6 +136,7 @@ class Interference {
       return delay.has_value();
     });
     if (!parsed) return false;
+    const NoForks meanwhile;
     const Holding holding{lock_};
     for (auto& delay : delays_) delay.store(0, std::memory_order_relaxed);
     for (const Delay& delay : delays) delays_[delay.name].store(delay.microseconds);
@@ -153,21 +154,26 @@ class Interference {
   }
 
  private:
-  Interference() : names_(names_of_rows()) {
-    complain_unless(set_faults(settings().fault), "VMM_SIM_FAULT", settings().fault,
-                    "FUNCTION:NUMBER=CUDA_ERROR_... or =SIGKILL, several with commas");
-    complain_unless(set_delays(settings().delay), "VMM_SIM_DELAY", settings().delay,
-                    "FUNCTION=TIME (cuMemMap=25us), several with commas");
+  // Several threads may make one at once, but only one of them warns.
+  Interference() {
+    static constinit Once warns_of_fault;
+    static constinit Once warns_of_delay;
+    if (!set_faults(settings().fault) && warns_of_fault.first()) {
+      warn("VMM_SIM_FAULT", settings().fault,
+           "FUNCTION:NUMBER=CUDA_ERROR_... or =SIGKILL, several with commas");
+    }
+    if (!set_delays(settings().delay) && warns_of_delay.first()) {
+      warn("VMM_SIM_DELAY", settings().delay, "FUNCTION=TIME (cuMemMap=25us), several with commas");
+    }
   }
 
-  static void complain_unless(bool parsed, const char* option, const std::string& value,
-                              const char* allowed) {
-    if (parsed) return;
+  static void warn(const char* option, const std::string& value, const char* allowed) {
     CUVMM_LOG(Warning, "%s=%s is not understood and not used; allowed: %s", option, value.c_str(),
               allowed);
   }
 
   Interfered fault_of(Name name) {
+    const NoForks meanwhile;  // a child forked before cuInit needs the lock
     const Holding holding{lock_};
     Interfered effect;
     std::erase_if(faults_, [&](Fault& fault) {
@@ -190,7 +196,7 @@ class Interference {
     while (now_ns() < end) sched_yield();
   }
 
-  const std::array<Name, row_count>& names_;
+  const std::array<Name, row_count> names_ = names_of_rows();
   std::array<std::atomic<std::uint64_t>, row_count> calls_{};
   std::array<std::atomic<std::uint32_t>, row_count> delays_{};
   std::atomic<bool> faulty_{false};

@@ -5,6 +5,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "base/made_once.hpp"
 #include "sim/graph_memory.hpp"
 #include "sim/process.hpp"
 #include "sim/user_object.hpp"
@@ -19,13 +20,13 @@ bool erase_edge(std::vector<Edge>& edges, const Node& to) {
 }  // namespace
 
 Lock& graph_lock() {
-  static auto* lock = new Lock{LockOrder::SimCapture};
-  return *lock;
+  static constinit Lock lock{LockOrder::SimCapture};
+  return lock;
 }
 
 Registry<Node, CUgraphNode>& graph_nodes() {
-  static auto* all = new Registry<Node, CUgraphNode>;
-  return *all;
+  static constinit MadeOnce<Registry<Node, CUgraphNode>> all;
+  return all.get();
 }
 
 Node& Graph::add(NodeWork work) {

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/made_once.hpp"
 #include "sim/device.hpp"
 #include "sim/pool.hpp"
 #include "sim/process.hpp"
@@ -24,8 +25,8 @@ struct LaunchedMemory {
 
 struct All {
   static All& get() {
-    static auto* all = new All;
-    return *all;
+    static constinit MadeOnce<All> all;
+    return all.get();
   }
   Lock lock{LockOrder::SimPool};  // guards the members below
   std::map<CUdeviceptr, std::weak_ptr<GraphMemory>> known;

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "base/lock.hpp"
+#include "base/made_once.hpp"
 #include "sim/module.hpp"
 
 namespace cuvmm::sim {
@@ -14,8 +15,8 @@ namespace {
 // Kernels that were set explicitly. They take precedence over exported ones.
 struct SetKernels {
   static SetKernels& get() {
-    static auto* all = new SetKernels;
-    return *all;
+    static constinit MadeOnce<SetKernels> all;
+    return all.get();
   }
   SharedLock lock{LockOrder::SimHandles};  // guards the members below
   std::map<std::string, cuvmm_sim_kernel, std::less<>> kernels;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/lock.hpp"
+#include "base/made_once.hpp"
 #include "sim/context.hpp"
 #include "sim/device.hpp"
 #include "sim/entry.hpp"
@@ -35,8 +36,8 @@ static_assert(sizeof(MemoryHandle) <= sizeof(CUipcMemHandle));
 class OpenedChunks {
  public:
   static OpenedChunks& get() {
-    static auto* const opened = new OpenedChunks;  // outlives every thread
-    return *opened;
+    static constinit MadeOnce<OpenedChunks> opened;
+    return opened.get();
   }
 
   CUresult open(const std::shared_ptr<Context>& context, const MemoryHandle& handle,

@@ -3,19 +3,20 @@
 
 #include <mutex>
 
+#include "base/made_once.hpp"
 #include "sim/context.hpp"
 #include "sim/process.hpp"
 
 namespace cuvmm::sim {
 
 Registry<Library, CUlibrary>& libraries() {
-  static auto* all = new Registry<Library, CUlibrary>;
-  return *all;
+  static constinit MadeOnce<Registry<Library, CUlibrary>> all;
+  return all.get();
 }
 
 Registry<Kernel, CUkernel>& kernels() {
-  static auto* all = new Registry<Kernel, CUkernel>;
-  return *all;
+  static constinit MadeOnce<Registry<Kernel, CUkernel>> all;
+  return all.get();
 }
 
 std::shared_ptr<Library> Library::create(std::shared_ptr<const Ptx> ptx) {

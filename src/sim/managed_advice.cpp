@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/managed_advice.hpp"
 
+#include "base/made_once.hpp"
+
 namespace cuvmm::sim {
 namespace {
 
@@ -16,8 +18,8 @@ CUdeviceptr end_of(CUdeviceptr address, Size size) {
 }  // namespace
 
 ManagedAdvices& ManagedAdvices::get() {
-  static auto* advices = new ManagedAdvices;  // outlives every thread
-  return *advices;
+  static constinit MadeOnce<ManagedAdvices> advices;
+  return advices.get();
 }
 
 void ManagedAdvices::add(CUdeviceptr address, Size size) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/made_once.hpp"
 #include "sim/context.hpp"
 #include "sim/entry.hpp"
 #include "sim/guard.hpp"
@@ -16,8 +17,8 @@
 namespace cuvmm::sim {
 
 Registry<Function, CUfunction>& functions() {
-  static auto* all = new Registry<Function, CUfunction>;
-  return *all;
+  static constinit MadeOnce<Registry<Function, CUfunction>> all;
+  return all.get();
 }
 
 Function::Function(std::shared_ptr<const Ptx> ptx, const PtxEntry& entry,

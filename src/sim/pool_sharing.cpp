@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/made_once.hpp"
 #include "sim/address_layout.hpp"
 #include "sim/device.hpp"
 #include "sim/pool.hpp"
@@ -81,8 +82,8 @@ struct Catalogue {
 // were given out.
 struct Catalogues {
   static Catalogues& get() {
-    static auto* const all = new Catalogues;  // outlives every thread
-    return *all;
+    static constinit MadeOnce<Catalogues> all;
+    return all.get();
   }
   std::mutex lock;                             // guards of_pool; no lock is taken under it
   std::map<std::uint64_t, Catalogue> of_pool;  // by id, since the pool may be gone

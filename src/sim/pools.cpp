@@ -2,6 +2,7 @@
 // The pools of the process, and frees that bypass streams.
 #include <algorithm>
 
+#include "base/made_once.hpp"
 #include "sim/device.hpp"
 #include "sim/graph_memory.hpp"
 #include "sim/pool.hpp"
@@ -15,8 +16,8 @@ namespace {
 class AllPools {
  public:
   static AllPools& get() {
-    static auto* const all = new AllPools;  // outlives every thread
-    return *all;
+    static constinit MadeOnce<AllPools> all;
+    return all.get();
   }
 
   void add(std::shared_ptr<Pool> pool) {

@@ -3,6 +3,8 @@
 
 #include <pthread.h>
 
+#include "base/made_once.hpp"
+#include "base/no_forks.hpp"
 #include "sim/card/shared_card.hpp"
 #include "sim/context.hpp"
 #include "sim/guard.hpp"
@@ -11,11 +13,21 @@
 
 namespace cuvmm::sim {
 
+namespace {
+
+constinit MadeOnce<Process> the_process;
+
+// At load, since a process may fork before it starts.
+[[gnu::constructor]] void handle_forks() {
+  pthread_atfork(nullptr, nullptr, &Process::after_fork_in_child);
+}
+
+}  // namespace
+
 Process::Process() = default;
 
 Process& Process::get() {
-  static auto* process = new Process;  // outlives every thread
-  return *process;
+  return the_process.get([] { return Process{}; });
 }
 
 CUresult Process::join_card() {
@@ -34,11 +46,13 @@ CUresult Process::join_card() {
 }
 
 SharedCard* Process::card_before_start() {
+  const NoForks meanwhile;
   const Holding holding{lock};
   return join_card() == CUDA_SUCCESS ? card_.get() : nullptr;
 }
 
 CUresult Process::start() {
+  const NoForks meanwhile;  // a child finds the driver started, or can start it
   const Holding holding{lock};
   if (started()) return CUDA_SUCCESS;
   if (settings().devices == 0) return CUDA_ERROR_NO_DEVICE;
@@ -53,15 +67,23 @@ CUresult Process::start() {
     devices_.push_back(std::make_unique<Device>(ordinal, memory, card_.get()));
   }
   Guard::install();
-  pthread_atfork(nullptr, nullptr, [] { Process::get().begin_as_forked_child(); });
   started_.store(true, std::memory_order_release);
   return CUDA_SUCCESS;
 }
 
 // The parent alone keeps its hold on the card, whatever the child does.
 void Process::begin_as_forked_child() {
-  forked_ = true;
   if (card_ != nullptr) card_->close_in_child();
+  if (started()) {
+    forked_ = true;
+    return;
+  }
+  // Not destroyed: it would unmap a mapping that the child lacks.
+  [[maybe_unused]] SharedCard* const parents = card_.release();
+}
+
+void Process::after_fork_in_child() {
+  if (Process* const process = the_process.get_if_made()) process->begin_as_forked_child();
 }
 
 Device* Process::device(int ordinal) {

@@ -29,7 +29,9 @@ class Process {
   // cuInit. Reserves addresses and creates the devices, once.
   CUresult start();
   bool started() const { return started_.load(std::memory_order_acquire); }
-  // A forked child must not use anything that its parent started.
+  static void after_fork_in_child();
+  // A forked child must not use anything that its parent had started. If the parent had not started
+  // the driver, the child may do so itself.
   bool is_forked_child() const { return forked_.load(std::memory_order_relaxed); }
 
   int device_count() const { return static_cast<int>(devices_.size()); }

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sim/settings.hpp"
 
+#include "base/made_once.hpp"
+
 namespace cuvmm::sim {
 namespace {
 
-SimOptions* read_once() {
-  auto* options = new SimOptions{SimOptions::from_environment()};
-  const LogSetup setup{.name = "cuvmm-sim", .level = options->log_level};
+// Several threads may get here at once. They set the log up in the same way, and one of them warns.
+SimOptions read_options() {
+  static constinit Once warns;
+  SimOptions options = SimOptions::from_environment();
+  const LogSetup setup{.name = "cuvmm-sim", .level = options.log_level};
   // Cannot fail: the log goes to standard error.
   static_cast<void>(set_up_log(setup).ok());
-  for (const OptionProblem& problem : options->problems()) {
+  if (!warns.first()) return options;
+  for (const OptionProblem& problem : options.problems()) {
     CUVMM_LOG(Warning, "%s", problem.text().c_str());
   }
   return options;
@@ -18,8 +23,8 @@ SimOptions* read_once() {
 }  // namespace
 
 const SimOptions& settings() {
-  static const SimOptions* options = read_once();  // outlives every thread
-  return *options;
+  static constinit MadeOnce<const SimOptions> options;
+  return options.get(&read_options);
 }
 
 }  // namespace cuvmm::sim

@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "base/clock.hpp"
+#include "base/made_once.hpp"
 #include "sim/process.hpp"
 #include "sim/settings.hpp"
 
@@ -42,12 +43,12 @@ bool is_alive(const SharedFile& shared) {
 }
 
 std::uint64_t secret_of_this_process() {
-  static const std::uint64_t secret = [] {
+  static constinit MadeOnce<const std::uint64_t> secret;
+  return secret.get([] {
     std::uint64_t random = 0;
     if (getrandom(&random, sizeof random, 0) != sizeof random) random = now_ns();
     return random | 1;
-  }();
-  return secret;
+  });
 }
 
 }  // namespace cuvmm::sim

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/made_once.hpp"
 #include "sim/entry.hpp"
 
 namespace cuvmm::sim {
@@ -11,8 +12,8 @@ namespace {
 
 struct Known {
   static Known& get() {
-    static auto* all = new Known;
-    return *all;
+    static constinit MadeOnce<Known> all;
+    return all.get();
   }
   Lock lock{LockOrder::SimHandles};  // guards the members below
   std::unordered_map<CUuserObject, std::weak_ptr<UserObject>> objects;

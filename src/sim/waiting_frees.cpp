@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/made_once.hpp"
 #include "sim/context.hpp"
 
 namespace cuvmm::sim {
@@ -40,8 +41,8 @@ struct Waiting {
 };
 
 Waiting& waiting() {
-  static auto* const all = new Waiting;  // threads may still wait at exit
-  return *all;
+  static constinit MadeOnce<Waiting> all;  // threads may still wait at exit
+  return all.get();
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include "stream/call_barrier.hpp"
 
 #include <linux/membarrier.h>
-#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <new>
 
 #include "base/clock.hpp"
+#include "base/thread_key.hpp"
 
 namespace cuvmm {
 
@@ -19,11 +19,6 @@ constexpr useconds_t rest = 20;
 
 int membarrier(int command) {
   return static_cast<int>(::syscall(SYS_membarrier, command, 0, 0));
-}
-
-pthread_key_t make_key(void (*end_of_thread)(void*)) {
-  pthread_key_t key = 0;
-  return ::pthread_key_create(&key, end_of_thread) == 0 ? key : ~pthread_key_t{0};
 }
 
 }  // namespace
@@ -54,13 +49,13 @@ void CallBarrier::end_of_thread(void* thread) {
 }
 
 [[gnu::noinline]] CallBarrier::Thread* CallBarrier::register_thread() {
-  static const pthread_key_t key = make_key(&CallBarrier::end_of_thread);
+  static constinit ThreadKey end{&CallBarrier::end_of_thread};
   for (Thread* thread = threads_.load(); thread != nullptr; thread = thread->next) {
     bool free = false;
     if (!thread->owned.compare_exchange_strong(free, true)) continue;
     thread->note_owner();
     mine_ = thread;
-    ::pthread_setspecific(key, mine_);
+    end.set(mine_);
     return thread;
   }
   auto* added = new (std::nothrow) Thread;
@@ -73,7 +68,7 @@ void CallBarrier::end_of_thread(void* thread) {
   while (!threads_.compare_exchange_weak(added->next, added)) {
   }
   mine_ = added;
-  ::pthread_setspecific(key, mine_);
+  end.set(mine_);
   return added;
 }
 

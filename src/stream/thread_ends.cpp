@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stream/thread_ends.hpp"
 
-#include <pthread.h>
-
 #include <array>
 #include <atomic>
 
+#include "base/thread_key.hpp"
 #include "stream/per_thread_use.hpp"
 #include "stream/stream_table.hpp"
 
@@ -14,7 +13,7 @@ namespace {
 
 constinit std::array<std::atomic<StreamTable*>, 16> tables{};
 
-// The destructor of the pthread key: runs when a thread ends, with that thread's number.
+// Runs when a thread ends, with that thread's number.
 void thread_ends(void* thread) {
   for (auto& place : tables) {
     if (StreamTable* const table = place.load()) {
@@ -23,10 +22,7 @@ void thread_ends(void* thread) {
   }
 }
 
-pthread_key_t make_key() {
-  pthread_key_t key = 0;
-  return ::pthread_key_create(&key, &thread_ends) == 0 ? key : ~pthread_key_t{0};
-}
+constinit ThreadKey end_of_thread{&thread_ends};
 
 }  // namespace
 
@@ -45,8 +41,7 @@ void ThreadEnds::remove(StreamTable& table) {
 }
 
 void ThreadEnds::watch_this_thread() {
-  static const pthread_key_t key = make_key();
-  ::pthread_setspecific(key, reinterpret_cast<void*>(PerThreadUse::this_thread()));
+  end_of_thread.set(reinterpret_cast<void*>(PerThreadUse::this_thread()));
 }
 
 void ThreadEnds::forget_after_fork() {

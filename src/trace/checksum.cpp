@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include "base/made_once.hpp"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #elif defined(__aarch64__)
@@ -83,9 +85,9 @@ std::uint32_t detail::crc32c_by_table(std::span<const std::byte> bytes, std::uin
 }
 
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t so_far) {
-  static const bool has_instruction = processor_has_crc32();
-  return has_instruction ? crc32c_by_instruction(bytes, so_far)
-                         : detail::crc32c_by_table(bytes, so_far);
+  static constinit AskedOnce has_instruction;
+  return has_instruction.get(&processor_has_crc32) ? crc32c_by_instruction(bytes, so_far)
+                                                   : detail::crc32c_by_table(bytes, so_far);
 }
 
 }  // namespace cuvmm

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace/ring.hpp"
 
-#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
 #include <new>
 
 #include "base/clock.hpp"
+#include "base/thread_key.hpp"
 #include "trace/event_log.hpp"
 #include "trace/record_event.hpp"
 
@@ -70,14 +70,12 @@ constinit std::atomic<std::uint32_t> capacity{8192};
 constinit std::atomic<std::uint32_t> threads{0};
 constinit std::atomic<std::uint64_t> lost_without_ring{0};
 
-// Its destructor runs when a thread ends, so that the ring can be reused. If no key is available,
-// rings are just not reused.
-constinit pthread_key_t end_of_thread = 0;
-constinit std::atomic<bool> has_key{false};
-
+// So that the ring of a thread that has ended can be reused. If no key is available, rings are just
+// not reused.
 void hand_back(void*) {
   if (TraceRing* ring = std::exchange(this_thread.ring, nullptr)) ring->end();
 }
+constinit ThreadKey end_of_thread{&hand_back};
 
 RingOwner new_owner() {
   RingOwner owner{.thread = threads.fetch_add(1, std::memory_order_relaxed),
@@ -112,7 +110,7 @@ TraceRing* free_ring(const RingOwner& owner) {
     add_to_list(ring);
   }
   this_thread.ring = ring;
-  if (has_key.load(std::memory_order_acquire)) ::pthread_setspecific(end_of_thread, ring);
+  end_of_thread.set(ring);
   return ring;
 }
 
@@ -123,10 +121,6 @@ void count_lost_without_ring() {
 }  // namespace
 
 void start(std::uint32_t records) {
-  if (!has_key.load(std::memory_order_relaxed) &&
-      ::pthread_key_create(&end_of_thread, hand_back) == 0) {
-    has_key.store(true, std::memory_order_release);
-  }
   capacity.store(records, std::memory_order_relaxed);
   lost_without_ring.store(0, std::memory_order_relaxed);
   for_each([](TraceRing& ring) {
@@ -149,7 +143,7 @@ void forget_after_fork() {
   // A signal handler may have forked while this thread was recording.
   const TraceRing* in_use = this_thread.is_recording ? this_thread.ring : nullptr;
   this_thread.ring = nullptr;
-  if (has_key.load(std::memory_order_relaxed)) ::pthread_setspecific(end_of_thread, nullptr);
+  end_of_thread.clear();
   threads.store(0, std::memory_order_relaxed);
   TraceRing* ring = detail::first.exchange(nullptr, std::memory_order_relaxed);
   while (ring != nullptr) {

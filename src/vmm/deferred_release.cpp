@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/lock.hpp"
+#include "base/made_once.hpp"
 
 namespace cuvmm {
 namespace {
@@ -23,17 +24,14 @@ struct Ledger {
   std::atomic<std::size_t> count{0};                   // readable without the lock
 };
 
-// Leaked, because destructors of other statics may still defer releases.
-Ledger*& ledger() {
-  static Ledger* one = new Ledger;
-  return one;
-}
+// Never destroyed, because destructors of other statics may still defer releases.
+constinit MadeOnce<Ledger> ledger;
 
 }  // namespace
 
 void detail::defer(Deferred what, std::function<CUresult()> ask,
                    CUmemGenericAllocationHandle chunk) {
-  Ledger& book = *ledger();
+  Ledger& book = ledger.get();
   const Holding holding{book.lock};
   book.debts.push_back({what, std::move(ask), chunk});
   ++book.count;
@@ -41,7 +39,7 @@ void detail::defer(Deferred what, std::function<CUresult()> ask,
 
 bool is_release_deferred(CUmemGenericAllocationHandle handle) {
   if (handle == 0 || deferred_releases() == 0) return false;
-  Ledger& book = *ledger();
+  Ledger& book = ledger.get();
   const Holding holding{book.lock};
   return std::any_of(book.debts.begin(), book.debts.end(),
                      [&](const Debt& debt) { return debt.chunk == handle; }) ||
@@ -49,12 +47,12 @@ bool is_release_deferred(CUmemGenericAllocationHandle handle) {
 }
 
 std::size_t deferred_releases() {
-  return ledger()->count.load(std::memory_order_relaxed);
+  return ledger.get().count.load(std::memory_order_relaxed);
 }
 
 std::size_t retry_releases() {
   if (deferred_releases() == 0) return 0;
-  Ledger& book = *ledger();
+  Ledger& book = ledger.get();
   std::vector<Debt> debts;
   {
     const Holding holding{book.lock};
@@ -82,7 +80,7 @@ std::size_t retry_releases() {
 }
 
 void forget_deferred_after_fork() {
-  ledger() = new Ledger;
+  ledger.forget_after_fork();
 }
 
 }  // namespace cuvmm

@@ -6,6 +6,7 @@
 #include <shared_mutex>
 
 #include "base/lock.hpp"
+#include "base/made_once.hpp"
 
 namespace cuvmm::reserved_addresses {
 namespace {
@@ -15,22 +16,19 @@ struct Book {
   std::map<CUdeviceptr, Size> sizes;                      // by first address; a few dozen
 };
 
-// Leaked, because destructors of other statics may still hold reservations.
-Book*& book() {
-  static Book* one = new Book;
-  return one;
-}
+// Never destroyed, because destructors of other statics may still hold reservations.
+constinit MadeOnce<Book> book;
 
 }  // namespace
 
 void add(CUdeviceptr address, Size size) {
-  Book& all = *book();
+  Book& all = book.get();
   const Writing writing{all.lock};
   all.sizes[address] = size;
 }
 
 void remove(CUdeviceptr address) {
-  Book& all = *book();
+  Book& all = book.get();
   const Writing writing{all.lock};
   all.sizes.erase(address);
 }
@@ -38,7 +36,7 @@ void remove(CUdeviceptr address) {
 bool intersect(CUdeviceptr address, Size size) {
   if (size == 0) return false;
   const CUdeviceptr last = size - 1 > ~address ? ~CUdeviceptr{0} : address + size - 1;
-  const Book& all = *book();
+  const Book& all = book.get();
   const Reading reading{all.lock};
   const auto above = all.sizes.upper_bound(last);
   if (above == all.sizes.begin()) return false;
@@ -47,7 +45,7 @@ bool intersect(CUdeviceptr address, Size size) {
 }
 
 void forget_after_fork() {
-  book() = new Book;
+  book.forget_after_fork();
 }
 
 }  // namespace cuvmm::reserved_addresses

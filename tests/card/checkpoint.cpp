@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a checkpoint does to the books of a shared card.
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "card_world.hpp"
@@ -99,6 +100,30 @@ TEST_F(CardCheckpoint, ALockedProcessCanBeKilled) {
   EXPECT_CUDA(helper.lock(killed.pid()));
   killed.kill();
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, helper.unlock(killed.pid()));
+}
+
+CUresult start_and_allocate() {
+  CUcontext context = nullptr;
+  CUdeviceptr address = 0;
+  CUresult answer = driver().cuInit(0);
+  if (answer == CUDA_SUCCESS) answer = driver().cuDevicePrimaryCtxRetain(&context, 0);
+  if (answer == CUDA_SUCCESS) answer = driver().cuCtxSetCurrent(context);
+  return answer == CUDA_SUCCESS ? driver().cuMemAlloc(&address, 2 * MiB) : answer;
+}
+CHILD_ROLE(asks_for_its_state_and_forks) {
+  CUprocessState state{};
+  EXPECT_CUDA(driver().cuCheckpointProcessGetState(::getpid(), &state));
+  const pid_t forked = ::fork();
+  if (forked == 0) ::_exit(static_cast<int>(start_and_allocate()));
+  int status = 0;
+  EXPECT_EQ(::waitpid(forked, &status, 0), forked);
+  EXPECT_EQ(status, 0);
+  EXPECT_CUDA(driver().cuCheckpointProcessGetState(::getpid(), &state));
+}
+
+// The question takes a place on the card for the parent, which the child does not have.
+TEST_F(CardCheckpoint, AChildOfAProcessThatHasNotStartedUsesTheCard) {
+  EXPECT_EQ(run_child("asks_for_its_state_and_forks", {}, environment()), 0);
 }
 
 CHILD_ROLE(has_a_card_of_its_own) {

@@ -49,6 +49,22 @@ TEST(ScheduledProcess, LosesNoQueuedWorkWhenItEnds) {
   EXPECT_EQ(finished.out, "600 done at exit\n");
 }
 
+class FirstCalls : public ::testing::TestWithParam<const char*> {};
+
+// A fork in the middle of other threads' first calls must leave nothing half done or locked.
+TEST_P(FirstCalls, MayBeMadeByChildrenForkedDuringThem) {
+  const std::vector<std::string> command{program("first_calls"), GetParam(), "80"};
+  const Finished alone = run_program(command, natively());
+  EXPECT_EQ(alone.status, 0) << alone.out << alone.err;
+  const Finished finished = run_program(command, under_cuvmm({{"VMM_CONTROL", "on"},
+                                                              {"VMM_TRACE_FILE", "/dev/null"},
+                                                              {"XDG_RUNTIME_DIR", own_folder()}}));
+  EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, FirstCalls, ::testing::Values("refused", "init"),
+                         [](const auto& way) { return std::string{way.param}; });
+
 TEST(ControlledProcess, ClosesNoProgramFilesInItsChildren) {
   const Finished finished =
       run_program({program("life"), "close-all-fork"},

@@ -263,14 +263,17 @@ void be_a_child(int end_of_parent) {
 // it. Ends once it is told to.
 int fork_while_calling() {
   calls = calls_by_dlsym();
+  calls.cuMemsetD32_(0, 1, 1);  // refused, since nobody has called cuInit
+  std::atomic<int> callers{0};
   std::atomic<bool> stops{false};
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
-      while (!stops) calls.cuMemsetD32_(0, 1, 1);  // refused, since nobody has called cuInit
+      ++callers;
+      while (!stops) calls.cuMemsetD32_(0, 1, 1);
     });
   }
-  usleep(20'000);
+  while (callers < 4) usleep(100);
   int ends[2];
   if (pipe(ends) != 0) return 18;
   std::vector<pid_t> children;

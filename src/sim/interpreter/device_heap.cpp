@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "base/lock.hpp"
+#include "base/made_once.hpp"
 
 namespace cuvmm::sim {
 namespace {
@@ -22,8 +23,8 @@ struct DeviceHeap {
 };
 
 DeviceHeap& device_heap() {
-  static auto* heap = new DeviceHeap;
-  return *heap;
+  static constinit MadeOnce<DeviceHeap> heap;
+  return heap.get();
 }
 
 }  // namespace

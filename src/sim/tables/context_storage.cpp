@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/lock.hpp"
+#include "base/made_once.hpp"
 #include "sim/context.hpp"
 #include "sim/process.hpp"
 #include "sim/tables/private_table.hpp"
@@ -20,8 +21,8 @@ struct StoredValue {
 
 struct ContextStorage {
   static ContextStorage& get() {
-    static auto* storage = new ContextStorage;
-    return *storage;
+    static constinit MadeOnce<ContextStorage> storage;
+    return storage.get();
   }
   SharedLock lock{LockOrder::SimHandles};  // guards the members below
   std::map<CUcontext, std::vector<StoredValue>> values;

@@ -9,6 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "base/made_once.hpp"
+#include "base/no_forks.hpp"
 #include "base/size.hpp"
 #include "sim/entry.hpp"
 #include "sim/settings.hpp"
@@ -62,11 +64,12 @@ std::string text_of(const CUuuid& id) {
 }
 
 void log_unknown_table(const CUuuid& id) {
-  static std::mutex lock;
-  static auto* said = new std::set<std::string>;
+  static constinit std::mutex lock;
+  static constinit MadeOnce<std::set<std::string>> said;
+  const NoForks meanwhile;  // a child forked before cuInit needs the lock
   const std::lock_guard holding{lock};
   const std::string text = text_of(id);
-  if (!said->insert(text).second) return;
+  if (!said.get().insert(text).second) return;
   if (std::memcmp(optional_table, id.bytes, sizeof optional_table) == 0) {
     CUVMM_LOG(Debug, "the CUDA runtime asks for the private table %s, and does without it",
               text.c_str());

@@ -7,6 +7,8 @@
 
 #include <cstdio>
 
+#include "base/no_forks.hpp"
+
 // The first and last address of this library in memory.
 extern "C" {
 [[gnu::visibility("hidden")]] extern const char __ehdr_start;
@@ -64,7 +66,11 @@ std::size_t native_frames(std::span<Frame> frames) {
 
 std::string name_of_native(const Frame& frame) {
   Search search{frame.code - 1};  // inside the call, not after it
-  if (::dl_iterate_phdr(&look_into, &search) == 0) return "?";
+  const bool is_found = [&] {
+    const NoForks meanwhile;
+    return ::dl_iterate_phdr(&look_into, &search) != 0;
+  }();
+  if (!is_found) return "?";
   char program[1024] = "?";
   if (*search.file == '\0') {
     const ssize_t length = ::readlink("/proc/self/exe", program, sizeof program - 1);
