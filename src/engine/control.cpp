@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "base/at_exit.hpp"
 #include "base/log.hpp"
@@ -49,6 +50,12 @@ struct ClosesSocketOfEndingProcess {
   }
   ClosesSocketOfEndingProcess(const ClosesSocketOfEndingProcess&) = delete;
   ClosesSocketOfEndingProcess& operator=(const ClosesSocketOfEndingProcess&) = delete;
+};
+
+// For the thread of the socket. By the time that it runs, the exit may have taken open_socket.
+struct ControlServing {
+  Control& control;
+  share::ControlSocket& socket;
 };
 
 bool start_detached(void* (*run)(void*), void* with) {
@@ -460,27 +467,31 @@ bool Control::start() {
     return false;
   }
   controlled.store(this);
-  open_socket.store(new share::ControlSocket{std::move(*opened)});  // never freed
+  auto* const socket = new share::ControlSocket{std::move(*opened)};  // never freed
+  open_socket.store(socket);
   shut_down_at_exit();
   static constinit AtExit closes_socket{&close_socket};
   closes_socket.ensure();
   if (!ahead_.is_none()) start_looking_after_host();
-  if (start_detached(&Control::serve, this)) return true;
-  open_socket.exchange(nullptr)->remove();
+  auto* const serving = new ControlServing{*this, *socket};
+  if (start_detached(&Control::serve, serving)) return true;
+  delete serving;
+  open_socket.store(nullptr);
+  socket->remove();
   CUVMM_LOG(Warning,
             "cannot start the control socket's thread; the process cannot be paused from outside");
   return false;
 }
 
-void* Control::serve(void* control) {
+void* Control::serve(void* given) {
+  const std::unique_ptr<ControlServing> serving{static_cast<ControlServing*>(given)};
   ::pthread_setname_np(::pthread_self(), "cuvmm-control");
-  auto& self = *static_cast<Control*>(control);
-  share::ControlSocket* const socket = open_socket.load();
-  if (socket == nullptr) return nullptr;
   for (;;) {
-    socket->serve([&](const share::ControlRequest& request,
-                      const StillWanted& is_wanted) { return self.answer(request, is_wanted); },
-                  share::Deadline::after(an_hour));
+    serving->socket.serve(
+        [&](const share::ControlRequest& request, const StillWanted& is_wanted) {
+          return serving->control.answer(request, is_wanted);
+        },
+        share::Deadline::after(an_hour));
   }
 }
 

@@ -107,7 +107,7 @@ class Control {
   enum class Busy : std::uint8_t { No, Request, Upkeep };
   class Alone;
 
-  static void* serve(void* control);
+  static void* serve(void* given);
   static void* run_upkeep_thread(void* control);
   static void shut_down_running();
   void shut_down_at_exit();
