@@ -51,11 +51,12 @@ bool comes_to_pass(const std::function<bool()>& what) {
   return what();
 }
 
-// Empty if there is none.
+// Empty if there is none that takes connections.
 std::string control_socket_in(const std::string& place) {
   std::error_code none;
   for (const auto& file : std::filesystem::directory_iterator{place + "/cuvmm", none}) {
-    if (file.path().filename().string().starts_with("control-")) return file.path();
+    const std::string name = file.path().filename().string();
+    if (name.starts_with("control-") && !name.ends_with(share::being_made)) return file.path();
   }
   return {};
 }
