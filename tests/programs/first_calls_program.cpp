@@ -21,7 +21,6 @@
 
 #include "routes.hpp"
 
-extern char** environ;
 
 namespace {
 
