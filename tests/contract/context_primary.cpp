@@ -56,6 +56,28 @@ TEST_F(PrimaryContexts, IsActiveWhileItIsRetained) {
   EXPECT_EQ(run_child("follows_the_state_of_a_primary_context"), 0);
 }
 
+CHILD_ROLE(attaches_to_a_primary_context) {
+  GIVEN(driver().cuInit(0));
+  CUcontext context = nullptr;
+  CUcontext attached = nullptr;
+  GIVEN(driver().cuDevicePrimaryCtxRetain(&context, device()));
+  GIVEN(driver().cuCtxSetCurrent(context));
+
+  EXPECT_CUDA(driver().cuCtxAttach(&attached, 0));
+  EXPECT_EQ(attached, context);
+  EXPECT_CUDA(driver().cuCtxDetach(context));
+  EXPECT_CUDA(driver().cuCtxDetach(context));
+  EXPECT_EQ(state().active, 1);
+
+  EXPECT_CUDA(driver().cuCtxAttach(&attached, 0));
+  EXPECT_CUDA(driver().cuDevicePrimaryCtxRelease(device()));
+  EXPECT_EQ(state().active, 0);
+  EXPECT_ANSWER(CUDA_ERROR_CONTEXT_IS_DESTROYED, driver().cuCtxDetach(context));
+}
+TEST_F(PrimaryContexts, LivesByRetainsAlone) {
+  EXPECT_EQ(run_child("attaches_to_a_primary_context"), 0);
+}
+
 CHILD_ROLE(loses_memory_with_the_last_release) {
   GIVEN(driver().cuInit(0));
   CUcontext context = nullptr;

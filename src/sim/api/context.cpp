@@ -81,19 +81,19 @@ CUVMM_SIM(cuCtxDestroy_v2)(CUcontext context) {
   return destroy(context);
 }
 
-// Not measured: whether the driver lets a primary context be attached. Here it refuses.
+// A primary context ends with its last release, whatever is attached (measured).
 CUVMM_SIM(cuCtxAttach)(CUcontext* out, unsigned flags) {
   CUVMM_SIM_CONTEXT(context);
   if (out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (context->is_primary()) return CUDA_ERROR_INVALID_CONTEXT;
-  context->attach();
+  if (!context->is_primary()) context->attach();
   *out = context->handle();
   return CUDA_SUCCESS;
 }
 CUVMM_SIM(cuCtxDetach)(CUcontext handle) {
   CUVMM_SIM_CONTEXT(context);
-  if (context->handle() != handle || context->is_primary()) return CUDA_ERROR_INVALID_CONTEXT;
-  return context->detach() ? destroy(handle) : CUDA_SUCCESS;
+  if (context->handle() != handle) return CUDA_ERROR_INVALID_CONTEXT;
+  const bool ends = !context->is_primary() && context->detach();
+  return ends ? destroy(handle) : CUDA_SUCCESS;
 }
 
 CUVMM_SIM(cuCtxPushCurrent_v2)(CUcontext context) {
