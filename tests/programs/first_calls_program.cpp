@@ -21,7 +21,6 @@
 
 #include "routes.hpp"
 
-
 namespace {
 
 using Clock = std::chrono::steady_clock;
