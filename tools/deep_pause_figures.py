@@ -3,7 +3,7 @@
 """Measures pauses of a PyTorch program: of memory that cuvmm serves, of expandable segments, which
 the program maps itself, and deep ones, compared with the driver's own checkpoint.
 
-    tools/deep_pause_figures.py BUILD [--details FILE] [--gib 8] [--rounds 5]
+    tools/deep_pause_figures.py BUILD [--details FILE] [--gib 8] [--rounds 9]
 
 Prints a line per figure with its goal, and writes all of them as JSON. Exits with 1 if a program's
 memory changes, a step fails or a goal is missed.
@@ -11,6 +11,7 @@ memory changes, a step fails or a goal is missed.
 import argparse
 import ctypes
 import json
+import operator
 import os
 import pathlib
 import statistics
@@ -157,7 +158,7 @@ def main():
     parser.add_argument("build")
     parser.add_argument("--details")
     parser.add_argument("--gib", type=int, default=8)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args()
     bench, driver = card_bench.Bench(options.build), Driver()
     with tempfile.TemporaryDirectory(prefix="cuvmm-figures-") as folder:
@@ -178,7 +179,7 @@ def main():
             for way, deep, separate in (("deep pause", rounds.deep_ms, rounds.separate_ms),
                                         ("back from it", rounds.deep_back_ms, rounds.separate_back_ms)):
                 bench.note(f"{name}: {way}", statistics.median(deep), "ms")
-                over = statistics.median(deep) / statistics.median(separate)
+                over = statistics.median(map(operator.truediv, deep, separate))
                 bench.note(f"{name}: {way}, x the two steps separately", over, "", "<= 1.05", over <= 1.05)
         over = median_ms(own.plain) / median_ms(served.plain)
         bench.note("a warm pause of expandable segments, x of served memory", over, "", "<= 1.1", over <= 1.1)

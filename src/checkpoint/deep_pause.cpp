@@ -6,7 +6,6 @@
 
 #include "base/size.hpp"
 #include "checkpoint/checkpoint_lock.hpp"
-#include "observe/devices.hpp"
 
 namespace cuvmm::checkpoint {
 namespace {
@@ -38,14 +37,6 @@ Told tell(const AskProcess& ask, ControlWhat what, const LeftMemory& left = {}) 
     return {.answer = {}, .why = answer->text.data(), .is_refused = true};
   }
   return {.answer = *answer, .why = {}};
-}
-
-std::optional<observe::Nvml> nvml_for(pid_t process) {
-  const auto library = driver_library(process, "libnvidia-ml.so.1");
-  if (!library.ok()) return {};
-  auto nvml = observe::Nvml::load(library->c_str());
-  if (!nvml.ok()) return {};
-  return std::move(*nvml);
 }
 
 // Memory in use on a device.
@@ -90,8 +81,7 @@ LeftMemory difference(const InUse& before, const InUse& after) {
 
 // A driver that runs out of memory during a restore may never restore the process (seen with 580),
 // so this looks first. Empty if there is room, or if NVML does not say.
-std::string why_no_room(pid_t process, const LeftMemory& needed) {
-  const auto nvml = nvml_for(process);
+std::string why_no_room(const std::optional<observe::Nvml>& nvml, const LeftMemory& needed) {
   const auto devices = nvml ? nvml->devices() : Result<std::vector<observe::NodeDevice>>{Error{}};
   if (!devices.ok()) return {};
   for (const observe::NodeDevice& device : *devices) {
@@ -118,14 +108,14 @@ DeepPauseOutcome stays(const AskProcess& ask, const std::string& why) {
 }
 
 // Holding the lock.
-DeepPauseOutcome take_off(pid_t process, ProcessCheckpoint::Begun begun, Duration timeout,
-                          const AskProcess& ask) {
-  auto checkpoint = ProcessCheckpoint::of(process);
+DeepPauseOutcome take_off(Libraries& libraries, pid_t process, ProcessCheckpoint::Begun begun,
+                          Duration timeout, const AskProcess& ask) {
+  auto& checkpoint = libraries.checkpoint();
   if (!checkpoint.ok()) {
     const End end = begun == ProcessCheckpoint::Begun::No ? End::OnDevices : End::Unknown;
     return {.end = end, .why = checkpoint.error().text(), .times = {}, .left = {}};
   }
-  const auto nvml = nvml_for(process);
+  const auto& nvml = libraries.nvml();
   const InUse before = memory_in_use(nvml, process);
   const Told granted = tell(ask, ControlWhat::LeaveDevices, expected_to_leave(before));
   if (!granted.answer) {
@@ -160,13 +150,14 @@ Size sum_of(const LeftMemory& left) {
   return std::accumulate(left.begin(), left.end(), Size{0}) * MiB;
 }
 
-DeepPauseOutcome take_off_devices(pid_t process, Duration timeout, const AskProcess& ask) {
+DeepPauseOutcome take_off_devices(Libraries& libraries, pid_t process, Duration timeout,
+                                  const AskProcess& ask) {
   const auto lock = lock_for_checkpoint(process, share::Deadline::after(a_while));
   if (!lock.ok()) return unknown(lock.error().text());
   const Told seen = tell(ask, ControlWhat::State);
   if (!seen.answer) return unknown(seen.why);
   const bool is_first = seen.answer->presence == Presence::OnDevices;
-  return take_off(process,
+  return take_off(libraries, process,
                   is_first ? ProcessCheckpoint::Begun::No : ProcessCheckpoint::Begun::ByAnother,
                   timeout, ask);
 }
@@ -181,18 +172,19 @@ DeepReturnOutcome return_to_devices(pid_t process, const AskProcess& ask) {
   const Told seen = tell(ask, ControlWhat::State);
   if (!seen.answer) return failed(seen.why);
   if (seen.answer->presence == Presence::OnDevices) return was_back();
+  Libraries libraries{process};
   const auto lock = lock_for_checkpoint(process, share::Deadline::after(a_while));
   if (!lock.ok()) return failed(lock.error().text());
   // Another command may have brought it back while this one waited.
   const Told now = tell(ask, ControlWhat::State);
   if (!now.answer) return failed(now.why);
   if (now.answer->presence == Presence::OnDevices) return was_back();
-  auto checkpoint = ProcessCheckpoint::of(process);
+  auto& checkpoint = libraries.checkpoint();
   if (!checkpoint.ok()) return failed(checkpoint.error().text());
   const auto is_off = checkpoint->is_off();
   if (!is_off.ok()) return failed(is_off.error().text());
   if (*is_off) {
-    const std::string why = why_no_room(process, now.answer->left);
+    const std::string why = why_no_room(libraries.nvml(), now.answer->left);
     if (!why.empty()) return failed(why, End::OffDevices);
   }
   const auto back = checkpoint->bring_back();

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "checkpoint/libraries.hpp"
 #include "checkpoint/process_checkpoint.hpp"
 #include "share/control.hpp"
 
@@ -26,7 +27,8 @@ struct DeepPauseOutcome {
 
 // The process must be paused. Can be repeated after any outcome, and after the death of the process
 // that called it.
-DeepPauseOutcome take_off_devices(pid_t process, Duration timeout, const AskProcess& ask);
+DeepPauseOutcome take_off_devices(Libraries& libraries, pid_t process, Duration timeout,
+                                  const AskProcess& ask);
 
 // Does nothing if the process is on its devices. Can be repeated after any outcome, and after the
 // death of the process that called it.

@@ -2,7 +2,6 @@
 #include "checkpoint/process_checkpoint.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <string>
 
@@ -14,19 +13,6 @@ namespace {
 
 constexpr const char* taking_off = "take the process off its devices";
 constexpr const char* simulated_driver = "/cuvmm/sim/libcuda.so";
-
-// The simulated driver finds the process's card by the same variables.
-void adopt_simulated_card(pid_t process) {
-  std::ifstream environment{"/proc/" + std::to_string(process) + "/environ", std::ios::binary};
-  for (std::string word; std::getline(environment, word, '\0');) {
-    const std::size_t equals = word.find('=');
-    if (equals == std::string::npos) continue;
-    const std::string name = word.substr(0, equals);
-    if (name == "VMM_SIM_CARD" || name == "VMM_SIM_DRIVER") {
-      ::setenv(name.c_str(), word.c_str() + equals + 1, 1);
-    }
-  }
-}
 
 Error has_failed() {
   return {.kind = ErrorKind::DriverFailed,
@@ -53,9 +39,6 @@ Result<std::string> driver_library(pid_t process, const char* name) {
 
 Result<ProcessCheckpoint> ProcessCheckpoint::of(pid_t process) {
   const std::string library = TRY(driver_library(process, "libcuda.so.1"));
-  if (is_simulated(process)) adopt_simulated_card(process);
-  // The process may use devices that this variable hides here.
-  ::unsetenv("CUDA_VISIBLE_DEVICES");
   const Driver driver = TRY(load_driver(library.c_str()));
   // A driver without the functions says so by itself.
   if (!driver.has(Call::cuCheckpointProcessCheckpoint)) {

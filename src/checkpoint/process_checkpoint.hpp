@@ -29,7 +29,7 @@ enum class CheckpointEnd : std::uint8_t {
 
 class ProcessCheckpoint {
  public:
-  // Loads and starts the driver that the process uses.
+  // Loads the driver that the process uses.
   static Result<ProcessCheckpoint> of(pid_t process);
 
   struct Outcome {

@@ -135,9 +135,10 @@ std::string why_not_done(const ControlAnswer& answer) {
 }
 
 // The rest of `pause --deep`, once the process is paused.
-int pause_deeply(const PauseRequest& request, int process, Duration timeout, nlohmann::json& one) {
-  const DeepPauseOutcome outcome =
-      checkpoint::take_off_devices(process, timeout, checkpoint::by_control_socket(process));
+int pause_deeply(checkpoint::Libraries& libraries, const PauseRequest& request, int process,
+                 Duration timeout, nlohmann::json& one) {
+  const DeepPauseOutcome outcome = checkpoint::take_off_devices(
+      libraries, process, timeout, checkpoint::by_control_socket(process));
   const bool is_off = outcome.end == CheckpointEnd::OffDevices;
   one["off_devices"] = is_off;
   one["left_bytes"] = checkpoint::sum_of(outcome.left);
@@ -197,6 +198,8 @@ int tell_one(const PauseRequest& request, int process, Duration timeout, nlohman
     all.push_back(as_json(process, Error{.kind = ErrorKind::NotFound, .subject = why}));
     return complain(process, why);
   }
+  std::optional<checkpoint::Libraries> libraries;
+  if (request.deep) libraries.emplace(process);
   const Answered told = tell_process(request, process, timeout);
   const auto& answer = told.answer;
   if (!answer.ok() && has_ended_meanwhile(request, process, answer.error())) return 0;
@@ -210,7 +213,7 @@ int tell_one(const PauseRequest& request, int process, Duration timeout, nlohman
   if (answer->outcome != ControlOutcome::Done) return complain(process, why_not_done(*answer));
   if (!request.json && told.times) print_times(process, "back on the device", *told.times);
   if (!request.json) print_done(request, process, *answer);
-  return request.deep ? pause_deeply(request, process, timeout, one) : 0;
+  return libraries ? pause_deeply(*libraries, request, process, timeout, one) : 0;
 }
 
 // Runs tell_one() in a child process, since the simulated driver gives a process only one card, and

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/libraries.hpp"
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+namespace cuvmm::checkpoint {
+namespace {
+
+// The simulated driver finds the process's card by the same variables.
+void adopt_simulated_card(pid_t process) {
+  std::ifstream environment{"/proc/" + std::to_string(process) + "/environ", std::ios::binary};
+  for (std::string word; std::getline(environment, word, '\0');) {
+    const std::size_t equals = word.find('=');
+    if (equals == std::string::npos) continue;
+    const std::string name = word.substr(0, equals);
+    if (name == "VMM_SIM_CARD" || name == "VMM_SIM_DRIVER") {
+      ::setenv(name.c_str(), word.c_str() + equals + 1, 1);
+    }
+  }
+}
+
+std::optional<observe::Nvml> nvml_for(pid_t process) {
+  const auto library = driver_library(process, "libnvidia-ml.so.1");
+  if (!library.ok()) return {};
+  auto nvml = observe::Nvml::load(library->c_str());
+  if (!nvml.ok()) return {};
+  return std::move(*nvml);
+}
+
+}  // namespace
+
+// The environment first, since the libraries read it.
+Libraries::Libraries(pid_t process) {
+  if (is_simulated(process)) adopt_simulated_card(process);
+  // The process may use devices that this variable hides here.
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+  loading_checkpoint_ = std::async(std::launch::async, &ProcessCheckpoint::of, process);
+  loading_nvml_ = std::async(std::launch::async, &nvml_for, process);
+}
+
+Result<ProcessCheckpoint>& Libraries::checkpoint() {
+  if (!checkpoint_) checkpoint_.emplace(loading_checkpoint_.get());
+  return *checkpoint_;
+}
+
+const std::optional<observe::Nvml>& Libraries::nvml() {
+  if (!nvml_) nvml_.emplace(loading_nvml_.get());
+  return *nvml_;
+}
+
+}  // namespace cuvmm::checkpoint
