@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """NCCL on memory that it maps into the other rank, on two cards.
 
-    nccl_memory.py graph|registered|own|window|symmetric
-
 graph: collectives in CUDA graphs, whose buffers NCCL may register.
 registered: PyTorch's memory pool, registered as user buffers.
 own: a pool of ncclMemAlloc, registered as user buffers.
@@ -14,7 +12,6 @@ left out.
 """
 import hashlib
 import os
-import sys
 
 os.environ.update(TORCH_SYMM_MEM_DISABLE_MULTICAST="1", NCCL_NVLS_ENABLE="0", NCCL_GRAPH_REGISTER="1")
 
@@ -121,18 +118,18 @@ def symmetric(rank):
     return results
 
 
-def run(rank, what):
+def run(rank):
     torch.cuda.set_device(rank)
     dist.init_process_group(
         "nccl", init_method="tcp://127.0.0.1:29512", rank=rank, world_size=WORLD,
         device_id=torch.device("cuda", rank))
     dist.all_reduce(torch.ones(1, device="cuda"))
-    results = globals()[what](rank)
-    for turn in range(WORLD):
-        if turn == rank:
-            print(f"{what}, rank {rank}: {' '.join(results)}" if results
-                  else "skipped: this PyTorch has no symmetric windows", flush=True)
-        dist.barrier()
+    for kind in (graph, registered, own, window, symmetric):
+        results = kind(rank) or ["not in this PyTorch"]
+        for turn in range(WORLD):
+            if turn == rank:
+                print(f"{kind.__name__}, rank {rank}: {' '.join(results)}", flush=True)
+            dist.barrier()
     dist.destroy_process_group()
 
 
@@ -140,4 +137,4 @@ if __name__ == "__main__":
     if torch.cuda.device_count() < WORLD:
         print("skipped: there are no two cards")
     else:
-        multiprocessing.spawn(run, args=(sys.argv[1],), nprocs=WORLD)
+        multiprocessing.spawn(run, nprocs=WORLD)

@@ -58,12 +58,8 @@ if "$python" -c 'import torch' 2>/dev/null; then
   # NCCL with its own chunks, and with served memory through IPC handles.
   in_all_modes "NCCL's all-reduce on two cards" "${torch[@]}" all_reduce
   in_all_modes "NCCL's all-reduce on two cards, by IPC handles" env NCCL_CUMEM_ENABLE=0 "${torch[@]}" all_reduce
-  nccl=("$python" -B tests/gpu/nccl_memory.py)
-  in_all_modes "NCCL in graphs with registered buffers" "${nccl[@]}" graph
-  in_all_modes "NCCL with PyTorch's pools as user buffers" "${nccl[@]}" registered
-  in_all_modes "NCCL with its own memory as user buffers" "${nccl[@]}" own
-  in_all_modes "NCCL with symmetric windows" "${nccl[@]}" window
-  in_all_modes "PyTorch's symmetric memory" "${nccl[@]}" symmetric
+  in_all_modes "NCCL's user buffers, symmetric windows and graphs; PyTorch's symmetric memory" \
+    "$python" -B tests/gpu/nccl_memory.py
 else
   echo "skipped: torch.multiprocessing and NCCL: no PyTorch"
 fi
