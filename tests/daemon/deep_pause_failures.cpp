@@ -103,7 +103,7 @@ class HelpersThatAreKilled : public DeepPausesOfANode,
                              public ::testing::WithParamInterface<const char*> {
  public:
   // Long enough for a kill on a busy machine, and short enough for the next helper.
-  static std::string slow(const std::string& call) { return "VMM_SIM_DELAY=" + call + "=2s"; }
+  static std::string slow(const std::string& call) { return "VMM_SIM_DELAY=" + call + "=3s"; }
   void kill_helper() {
     const pid_t process = helper();
     ASSERT_GT(process, 0);
