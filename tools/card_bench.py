@@ -9,6 +9,15 @@ import tempfile
 import time
 
 
+def of_visible_cards(what):
+    """What nvidia-smi says of each card that the programs see."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    of_cards = ["-i", visible] if visible else []
+    return subprocess.run(
+        ["nvidia-smi", *of_cards, f"--query-gpu={what}", "--format=csv,noheader,nounits"],
+        check=True, capture_output=True, text=True, timeout=60).stdout.splitlines()
+
+
 class Bench:
     """A build's programs and the figures of their runs, on the card or on a simulated one."""
 

@@ -42,6 +42,11 @@ machine_here() {
     tr '[:upper:]' '[:lower:]' | sed -E 's/\((r|tm)\)//g; s/@.*(-x[0-9]+)$/\1/; s/[^a-z0-9]+/-/g; s/^-|-$//g'
 }
 
+# What nvidia-smi says of each card that the programs see.
+of_visible_cards() {  # WHAT
+  nvidia-smi ${CUDA_VISIBLE_DEVICES:+-i "$CUDA_VISIBLE_DEVICES"} --query-gpu="$1" --format=csv,noheader
+}
+
 json_text() {  # TEXT: as a JSON string
   local text=$1
   text=${text//\\/\\\\} text=${text//\"/\\\"} text=${text//$'\t'/\\t} text=${text//$'\n'/\\n}

@@ -58,9 +58,7 @@ class Driver:
 
 
 def used_mib():
-    output = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"],
-                            check=True, capture_output=True, text=True, timeout=60).stdout
-    return int(output.splitlines()[0])
+    return int(card_bench.of_visible_cards("memory.used")[0])
 
 
 class Program:

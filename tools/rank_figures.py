@@ -129,8 +129,7 @@ def main():
     parser.add_argument("--details")
     request = parser.parse_args()
     bench = card_bench.Bench(request.build, None)
-    bench.cards = len(subprocess.run(["nvidia-smi", "-L"], check=True, capture_output=True,
-                                     text=True).stdout.splitlines())
+    bench.cards = len(card_bench.of_visible_cards("index"))
     show_beside_a_busy_program(bench)
     show_two_jobs(bench)
     bench.end(request.details)

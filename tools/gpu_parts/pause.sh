@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Pauses and resumes programs: 8 GiB with and without ready host memory, 64 GiB with it. The link's
 # bandwidth is that of one copy of pinned memory.
+source tools/common.sh
 status=0
 log=$(mktemp)
 XDG_RUNTIME_DIR=$(mktemp -d)
@@ -28,7 +29,7 @@ pauses() {  # WHAT MIB ROUNDS SECONDS_BEFORE STEPS WORD=VALUE…
   done
   wait "$runner" || { say "failed: $1"; status=1; }
 }
-used() { nvidia-smi --query-gpu=memory.used --format=csv,noheader | head -n 1; }
+used() { of_visible_cards memory.used | head -n 1; }
 
 if python3 -c 'import torch' 2>/dev/null; then
   python3 -B - <<'LINK' | tee -a "$log" || status=1

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs both workloads with four fifths of their peak, and the rest on another card.
-if (($(nvidia-smi -L | wc -l) < 2)); then
+source tools/common.sh
+if (($(of_visible_cards index | wc -l) < 2)); then
   echo "skipped: one card only"
   exit 0
 fi
