@@ -121,7 +121,7 @@ CHILD_ROLE(asks_for_its_state_and_forks) {
   EXPECT_CUDA(driver().cuCheckpointProcessGetState(::getpid(), &state));
 }
 
-// The question takes a place on the card for the parent, which the child does not have.
+// To answer, the driver gives the parent a place on the card, which is not the child's.
 TEST_F(CardCheckpoint, AChildOfAProcessThatHasNotStartedUsesTheCard) {
   EXPECT_EQ(run_child("asks_for_its_state_and_forks", {}, environment()), 0);
 }

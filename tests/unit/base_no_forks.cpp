@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a fork in another thread finds: work that is done, and functions for the exit.
+// A fork in another thread finds no work half done, and exit functions are registered once.
 #include "base/no_forks.hpp"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// How a child ended that was forked to do this: its exit status, or 128 and its signal.
+// Forks a child that does this, and returns its exit status, or 128 plus the signal that ended it.
 int status_of_child(const std::function<int()>& work) {
   const pid_t child = ::fork();
   if (child == 0) {
