@@ -5,6 +5,8 @@
 #include <fstream>
 #include <string>
 
+#include "base/installed_file.hpp"
+
 namespace cuvmm::checkpoint {
 namespace {
 
@@ -21,8 +23,19 @@ void adopt_simulated_card(pid_t process) {
   }
 }
 
-std::optional<observe::Nvml> nvml_for(pid_t process) {
-  const auto library = driver_library(process, "libnvidia-ml.so.1");
+Result<std::string> library_of(bool simulated_driver, const char* name) {
+  if (!simulated_driver) return std::string{name};
+  const std::string driver =
+      TRY(find_installed_file("cuvmm/sim/libcuda.so.1", "find the simulated driver"));
+  return driver.substr(0, driver.rfind('/') + 1) + name;
+}
+
+Result<ProcessCheckpoint> load_checkpoint(pid_t process, bool simulated_driver) {
+  return ProcessCheckpoint::of(process, TRY(library_of(simulated_driver, "libcuda.so.1")));
+}
+
+std::optional<observe::Nvml> load_nvml(bool simulated_driver) {
+  const auto library = library_of(simulated_driver, "libnvidia-ml.so.1");
   if (!library.ok()) return {};
   auto nvml = observe::Nvml::load(library->c_str());
   if (!nvml.ok()) return {};
@@ -33,11 +46,12 @@ std::optional<observe::Nvml> nvml_for(pid_t process) {
 
 // The environment first, since the libraries read it.
 Libraries::Libraries(pid_t process) {
-  if (is_simulated(process)) adopt_simulated_card(process);
+  const bool simulated_driver = is_simulated(process);
+  if (simulated_driver) adopt_simulated_card(process);
   // The process may use devices that this variable hides here.
   ::unsetenv("CUDA_VISIBLE_DEVICES");
-  loading_checkpoint_ = std::async(std::launch::async, &ProcessCheckpoint::of, process);
-  loading_nvml_ = std::async(std::launch::async, &nvml_for, process);
+  loading_checkpoint_ = std::async(std::launch::async, &load_checkpoint, process, simulated_driver);
+  loading_nvml_ = std::async(std::launch::async, &load_nvml, simulated_driver);
 }
 
 Result<ProcessCheckpoint>& Libraries::checkpoint() {

@@ -5,7 +5,6 @@
 #include <fstream>
 #include <string>
 
-#include "base/installed_file.hpp"
 #include "base/stopwatch.hpp"
 
 namespace cuvmm::checkpoint {
@@ -30,15 +29,7 @@ bool is_simulated(pid_t process) {
   return false;
 }
 
-Result<std::string> driver_library(pid_t process, const char* name) {
-  if (!is_simulated(process)) return std::string{name};
-  const std::string driver =
-      TRY(find_installed_file("cuvmm/sim/libcuda.so.1", "find the simulated driver"));
-  return driver.substr(0, driver.rfind('/') + 1) + name;
-}
-
-Result<ProcessCheckpoint> ProcessCheckpoint::of(pid_t process) {
-  const std::string library = TRY(driver_library(process, "libcuda.so.1"));
+Result<ProcessCheckpoint> ProcessCheckpoint::of(pid_t process, const std::string& library) {
   const Driver driver = TRY(load_driver(library.c_str()));
   // A driver without the functions says so by itself.
   if (!driver.has(Call::cuCheckpointProcessCheckpoint)) {

@@ -29,8 +29,8 @@ enum class CheckpointEnd : std::uint8_t {
 
 class ProcessCheckpoint {
  public:
-  // Loads the driver that the process uses.
-  static Result<ProcessCheckpoint> of(pid_t process);
+  // Loads the driver that the process uses, from that library.
+  static Result<ProcessCheckpoint> of(pid_t process, const std::string& library);
 
   struct Outcome {
     CheckpointEnd end = CheckpointEnd::OffDevices;
@@ -65,9 +65,5 @@ class ProcessCheckpoint {
 
 // Whether the process runs on the simulated driver, so that its times are not a card's.
 bool is_simulated(pid_t process);
-// The name by which to load a driver library that the process uses: libcuda.so.1,
-// libnvidia-ml.so.1. The simulated ones are those of this installation, and find the process's card
-// only once ProcessCheckpoint::of() has been called.
-Result<std::string> driver_library(pid_t process, const char* name);
 
 }  // namespace cuvmm::checkpoint
