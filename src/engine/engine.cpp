@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/engine.hpp"
 
-#include <pthread.h>
 #include <sys/auxv.h>
 #include <time.h>
 
 #include "base/at_exit.hpp"
 #include "base/clock.hpp"
+#include "base/in_children.hpp"
 #include "base/log.hpp"
 #include "engine/control.hpp"
 #include "engine/hook_bypass.hpp"
@@ -175,13 +175,9 @@ bool Engine::has_reserved(CUdeviceptr address, Size size) {
   return reserved_addresses::intersect(address, size);
 }
 
-// Notes it only afterwards, so that no thread goes on without the handler. Two threads may both
-// register it, and its second run changes nothing.
 void Engine::forget_in_children() {
-  static constinit std::atomic<bool> registered{false};
-  if (registered.load()) return;
-  pthread_atfork(nullptr, nullptr, &Engine::forget_after_fork);
-  registered.store(true);
+  static constinit InChildren forgets{&Engine::forget_after_fork};
+  forgets.ensure();
 }
 
 // The child shares nothing with the parent's threads or its driver. The old engine's resources are

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "share/fork_closed.hpp"
 
-#include <pthread.h>
-
 #include <array>
 #include <atomic>
+
+#include "base/in_children.hpp"
 
 namespace cuvmm::share {
 namespace {
@@ -40,17 +40,10 @@ void close_all() {
   }
 }
 
-// Notes it only afterwards, so that whoever remembers a descriptor has the handler. Two threads may
-// both register it, and its second run finds nothing.
-void ensure_that_children_close_all() {
-  static constinit std::atomic<bool> registered{false};
-  if (registered.load()) return;
-  pthread_atfork(nullptr, nullptr, &close_all);
-  registered.store(true);
-}
+constinit InChildren closes_all{&close_all};
 
 void remember(const OwnFd::Made& made) {
-  ensure_that_children_close_all();
+  closes_all.ensure();
   for (Remembered& one : all) {
     int expected = none;
     if (!one.entry.compare_exchange_strong(expected, being_written)) continue;
