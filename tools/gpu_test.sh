@@ -23,13 +23,10 @@ while (($# > 0)); do
 done
 ((${#parts[@]} > 0)) || parts=("${all_parts[@]}")
 
-# The cards visible through CUDA_VISIBLE_DEVICES, as 0 or 0,1.
-cards() {
-  nvidia-smi --query-gpu=name --format=csv,noheader "$@" 2>/dev/null | sort | uniq -c | sed -E 's/^ +([0-9]+) /\1 x /'
-}
-card=$(cards ${CUDA_VISIBLE_DEVICES:+-i "$CUDA_VISIBLE_DEVICES"}) || true
+cards() { of_visible_cards name 2>/dev/null | sort | uniq -c | sed -E 's/^ +([0-9]+) /\1 x /'; }
+card=$(cards) || true
 [[ -n $card ]] || die "no card here: nvidia-smi names none"
-everywhere=$(cards)
+everywhere=$(CUDA_VISIBLE_DEVICES="" cards)
 [[ $card == "$everywhere" ]] || card+=", one of $everywhere"
 driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | sed -n 1p)
 commit=$(commit_built)
