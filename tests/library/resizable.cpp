@@ -94,14 +94,15 @@ TEST_F(Resizables, RefuseInvalidSizesAndStayUnchanged) {
   expect(buffer.address(), 4 * MiB, 7);
 
   const auto device = device_info(0);
-  ResizableBuffer huge = given(2 * device->memory);
+  const std::uint64_t twice_the_device = 2 * (device->memory / granule_ * granule_);
+  ResizableBuffer huge = given(twice_the_device);
   ASSERT_TRUE(huge.resize(4 * MiB).ok());
-  const auto too_much = huge.resize(2 * device->memory);
+  const auto too_much = huge.resize(twice_the_device);
   ASSERT_FALSE(too_much.ok());
   EXPECT_EQ(too_much.error().kind(), ErrorKind::OutOfPhysicalMemory);
   EXPECT_EQ(physical(huge), 4 * MiB);
   const cuvmm_error& details = too_much.error().details();
-  EXPECT_EQ(details.requested, 2 * device->memory - 4 * MiB);
+  EXPECT_EQ(details.requested, twice_the_device - 4 * MiB);
   EXPECT_GT(details.available, 0u);
   EXPECT_LT(details.available, device->memory);
   const std::string message = too_much.error().message();
