@@ -13,8 +13,11 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <map>
+#include <sstream>
 #include <stdexcept>
 #include <thread>
 
@@ -67,6 +70,17 @@ std::vector<std::string> environment_with(const std::vector<std::string>& added)
   std::vector<std::string> all = added;  // first: getenv takes the first of a name
   for (char** entry = environ; *entry != nullptr; ++entry) all.emplace_back(*entry);
   return all;
+}
+
+// This program, behind the emulator that it needs if it was built for another processor.
+std::vector<std::string> this_program() {
+  std::vector<std::string> words;
+  if (const char* const emulator = std::getenv("CUVMM_TEST_EMULATOR")) {
+    std::istringstream text{emulator};
+    for (std::string word; text >> word;) words.push_back(word);
+  }
+  words.push_back(std::filesystem::read_symlink("/proc/self/exe").string());
+  return words;
 }
 
 int status_of(int wait_status) {
@@ -145,14 +159,15 @@ Child::Child(const std::string& role, const std::vector<std::string>& arguments,
     : link_(OwnedFd{}) {
   SocketEnds ends = socket_pair();
   link_ = Link{std::move(ends.ours)};
-  std::vector<std::string> words{"/proc/self/exe", role_option + role};
+  std::vector<std::string> words = this_program();
+  words.push_back(role_option + role);
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<std::string> variables = environment_with(environment);
 
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_adddup2(&actions, ends.theirs.get(), link_number);
-  const int refused = ::posix_spawn(&pid_, "/proc/self/exe", &actions, nullptr,
+  const int refused = ::posix_spawn(&pid_, words.front().c_str(), &actions, nullptr,
                                     pointers(words).data(), pointers(variables).data());
   ::posix_spawn_file_actions_destroy(&actions);
   if (refused != 0) {
