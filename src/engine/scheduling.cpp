@@ -116,11 +116,11 @@ void Scheduling::context_ends(CUcontext context) {
   Parts* known = parts();
   if (known == nullptr || context == nullptr) return;
   known->scheduler.context_ends(context);
-  known->streams.context_ends(context, true);
+  known->streams.context_ends(context);
 }
 
 void Scheduling::context_stays(CUcontext context) {
-  if (Parts* known = parts()) known->streams.context_ends(context, false);
+  if (Parts* known = parts()) known->streams.context_stays(context);
 }
 
 void Scheduling::context_ended(CUcontext context) {

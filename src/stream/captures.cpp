@@ -25,21 +25,13 @@ std::uint64_t run_ns() {
          static_cast<std::uint64_t>(run.tv_nsec);
 }
 
-template <class List, class Which>
-List take_from(List& all, Which which) {
-  const auto taken = std::stable_partition(all.begin(), all.end(),
-                                           [&](const auto& one) { return !which(one.origin); });
-  List found{taken, all.end()};
-  all.erase(taken, all.end());
-  return found;
-}
-
 }  // namespace
 
 std::optional<Captures::Origin> Captures::oldest() const {
   const Holding holding{lock_};
-  if (origins_.empty()) return std::nullopt;
-  return origins_.front().origin;
+  const auto found =
+      std::find_if(all_.begin(), all_.end(), [](const Live& one) { return one.endings == 0; });
+  return found != all_.end() ? std::optional{found->origin} : std::nullopt;
 }
 
 std::uint64_t Captures::began(const Origin& origin) {
@@ -48,51 +40,70 @@ std::uint64_t Captures::began(const Origin& origin) {
   {
     const Holding holding{lock_};
     number = ++last_number_;
-    origins_.push_back({number, origin});
+    all_.push_back({.number = number, .origin = origin});
   }
   live_.fetch_add(1);
   if (held_off_.load() != 0) wait_for_blocking_calls();
   return number;
 }
 
-void Captures::never_began(std::uint64_t number) {
-  const Holding holding{lock_};
-  const auto gone = std::erase_if(origins_, [&](const Live& one) { return one.number == number; });
+template <class Which>
+void Captures::forget(Which which) {
+  const auto gone = std::erase_if(all_, which);
   live_.fetch_sub(static_cast<int>(gone), std::memory_order_acq_rel);
 }
 
+void Captures::never_began(std::uint64_t number) {
+  const Holding holding{lock_};
+  forget([&](const Live& one) { return one.number == number; });
+}
+
+// The newest, since an older one may have begun on a stream that has ended and whose handle this
+// stream has now.
 void Captures::ended(const Origin& origin) {
   const Holding holding{lock_};
-  const auto found = std::find_if(origins_.begin(), origins_.end(),
+  const auto found = std::find_if(all_.rbegin(), all_.rend(),
                                   [&](const Live& one) { return one.origin.is(origin); });
-  if (found == origins_.end()) return;
-  origins_.erase(found);
-  live_.fetch_sub(1, std::memory_order_acq_rel);
+  if (found == all_.rend()) return;
+  forget([number = found->number](const Live& one) { return one.number == number; });
+}
+
+template <class Which>
+void Captures::Ending::add(Which which) {
+  const Holding holding{captures_.lock_};
+  for (Live& one : captures_.all_) {
+    if (!which(one.origin)) continue;
+    ++one.endings;
+    numbers_.push_back(one.number);
+  }
 }
 
 Captures::Ending::Ending(Captures& captures, CUstream stream) : captures_(captures) {
   if (!captures_.any()) return;
-  const Holding holding{captures_.lock_};
-  ending_ = take_from(captures_.origins_,
-                      [&](const Origin& origin) { return origin.is({.handle = stream}); });
+  add([&](const Origin& origin) { return origin.is({.handle = stream}); });
 }
 
 Captures::Ending::Ending(Captures& captures, CUcontext context) : captures_(captures) {
   if (!captures_.any() || context == nullptr) return;
-  const Holding holding{captures_.lock_};
-  ending_ = take_from(captures_.origins_,
-                      [&](const Origin& origin) { return origin.context == context; });
+  add([&](const Origin& origin) { return origin.context == context; });
+}
+
+bool Captures::Ending::has(const Live& capture) const {
+  return std::find(numbers_.begin(), numbers_.end(), capture.number) != numbers_.end();
 }
 
 Captures::Ending::~Ending() {
-  if (ending_.empty()) return;
+  if (numbers_.empty()) return;
   const Holding holding{captures_.lock_};
-  captures_.origins_.insert(captures_.origins_.begin(), ending_.begin(), ending_.end());
+  for (Live& one : captures_.all_) {
+    if (has(one)) --one.endings;
+  }
 }
 
 void Captures::Ending::is_over() {
-  captures_.live_.fetch_sub(static_cast<int>(ending_.size()), std::memory_order_acq_rel);
-  ending_.clear();
+  if (numbers_.empty()) return;
+  const Holding holding{captures_.lock_};
+  captures_.forget([this](const Live& one) { return has(one); });
 }
 
 void Captures::wait_for_blocking_calls() const {

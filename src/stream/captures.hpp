@@ -31,14 +31,14 @@ class Captures {
   // Lets programs that never capture skip work that only captures need.
   bool ever() const { return ever_.load(std::memory_order_acquire); }
 
-  // The origin of the live capture that began first; nullopt if none lives, or all are ending.
+  // The origin of the first capture that lives and is not ending; nullopt if there is none.
   std::optional<Origin> oldest() const;
 
   // Call before the driver begins the capture. Returns the capture's number.
   std::uint64_t began(const Origin& origin = {});
   // Call if the driver refused to begin the capture.
   void never_began(std::uint64_t number);
-  // Ends the capture that began on this stream.
+  // The capture that began on this stream has ended.
   void ended(const Origin& origin = {});
 
   class Ending;
@@ -66,7 +66,10 @@ class Captures {
   struct Live {
     std::uint64_t number;
     Origin origin;
+    int endings = 0;  // calls under way that may end its stream
   };
+  template <class Which>
+  void forget(Which which);  // the caller holds the lock
   void wait_for_blocking_calls() const;
 
   std::atomic<int> live_{0};
@@ -74,18 +77,18 @@ class Captures {
   std::atomic<bool> ever_{false};
 
   mutable Lock lock_{LockOrder::Captures};  // guards the members below
-  std::vector<Live> origins_;               // of live captures that are not ending, in order
+  std::vector<Live> all_;                   // that live, in order
   std::uint64_t last_number_ = 0;
 };
 
-// The captures that began on a stream, or in a context, that the program destroys. Construct it
-// before the driver destroys the stream or context, since its handle may be reused immediately. The
-// captures stay live until is_over().
+// The captures that began on a stream, or in a context, that the program may be destroying.
+// Construct it before the driver call, since the handle may be reused immediately. Until is_over(),
+// the captures live on, unless another thread ends them.
 class Captures::Ending {
  public:
   Ending(Captures& captures, CUstream stream);
   Ending(Captures& captures, CUcontext context);
-  // If is_over() was not called, the driver refused, and the captures continue.
+  // If is_over() was not called, the stream or context stays.
   ~Ending();
   Ending(const Ending&) = delete;
   Ending& operator=(const Ending&) = delete;
@@ -93,8 +96,12 @@ class Captures::Ending {
   void is_over();
 
  private:
+  template <class Which>
+  void add(Which which);
+  bool has(const Live& capture) const;
+
   Captures& captures_;
-  std::vector<Live> ending_;
+  std::vector<std::uint64_t> numbers_;
 };
 
 // While it lives, driver calls of this thread do not invalidate captures on other streams,

@@ -112,8 +112,8 @@ class StreamClock final : public StreamOrder {
   void stream_ends(CUstream handle);
   // Call context_ends() before the driver destroys a context, and context_stays() afterwards if it
   // was not destroyed: the call failed, or did not release the last reference to a primary context.
-  void context_ends(CUcontext context) { table_.context_ends(context, true); }
-  void context_stays(CUcontext context) { table_.context_ends(context, false); }
+  void context_ends(CUcontext context) { table_.context_ends(context); }
+  void context_stays(CUcontext context) { table_.context_stays(context); }
   void context_ended(CUcontext context) { table_.context_ended(context); }
 
   // The frees that will be done after a wait that the program is about to make. Call before the

@@ -101,7 +101,7 @@ StreamClock::PlacedOperations::PlacedOperations(StreamClock& clock, StreamName n
   if (stream_ == nullptr || !stream_->has_barrier.load(std::memory_order_acquire)) return;
   const Holding holding{stream_->lock};
   const Mark* const last = stream_->last_barrier();
-  if (last == nullptr || stream_->context_ends.load()) return;
+  if (last == nullptr) return;
   event_ = pin(*stream_, last->events.front());
 }
 

@@ -162,6 +162,7 @@ StreamState& StreamTable::add(const Key& key, CUcontext context, CUstream handle
   state.kind = kind;
   state.device = device;
   state.thread = key.thread;
+  state.context_ends.store(is_ending(context));
   by_key_.emplace(key, &state);
   by_id_.emplace(state.id, &state);
   note_change();
@@ -240,7 +241,6 @@ StreamState& StreamTable::unused_record() {
     state.done.store(0);
     state.waited_for.store(0);
     state.ended.store(false);
-    state.context_ends.store(false);
     state.learnt_epoch.store(0);
     state.barrier_epoch.store(0);
     state.has_barrier.store(false);
@@ -374,16 +374,38 @@ void StreamTable::thread_ended(std::uint64_t thread) {
   }
 }
 
-void StreamTable::context_ends(CUcontext context, bool ends) {
+bool StreamTable::is_ending(CUcontext context) const {
+  return std::find(ending_contexts_.begin(), ending_contexts_.end(), context) !=
+         ending_contexts_.end();
+}
+
+void StreamTable::forget_ending(CUcontext context) {
+  const auto found = std::find(ending_contexts_.begin(), ending_contexts_.end(), context);
+  if (found != ending_contexts_.end()) ending_contexts_.erase(found);
+}
+
+void StreamTable::context_ends(CUcontext context) {
   const Writing ending{ends_};
-  const Reading reading{lock_};
+  const Writing writing{lock_};
+  ending_contexts_.push_back(context);
   for (const auto& state : all_) {
-    if (state->context == context) state->context_ends.store(ends);
+    if (state->context == context) state->context_ends.store(true);
+  }
+}
+
+void StreamTable::context_stays(CUcontext context) {
+  const Writing ending{ends_};
+  const Writing writing{lock_};
+  forget_ending(context);
+  if (is_ending(context)) return;
+  for (const auto& state : all_) {
+    if (state->context == context) state->context_ends.store(false);
   }
 }
 
 void StreamTable::context_ended(CUcontext context) {
   const Writing writing{lock_};
+  forget_ending(context);
   for (const auto& state : all_) {
     if (state->context == context) forget_events_of(*state);
   }

@@ -98,8 +98,10 @@ class StreamTable {
   };
   // Call before the driver destroys the stream.
   void stream_ended(CUstream handle);
-  // Call before the driver destroys a context, and again with `ends` false if it does not.
-  void context_ends(CUcontext context, bool ends);
+  // Call context_ends() before a driver call that may destroy a context, and one of the others
+  // after it. Such calls may overlap: two threads may release the same primary context.
+  void context_ends(CUcontext context);
+  void context_stays(CUcontext context);
   void context_ended(CUcontext context);
   // The thread's default streams are never used again.
   void thread_ended(std::uint64_t thread);
@@ -135,6 +137,8 @@ class StreamTable {
   StreamState& add(const Key& key, CUcontext context, CUstream handle, StreamKind kind);
   bool transfer_events_to_context(StreamState& state);
   StreamState& unused_record();
+  bool is_ending(CUcontext context) const;
+  void forget_ending(CUcontext context);
   void end(StreamState& state);
   void drop_events_of(StreamState& state);
   static void forget_events_of(StreamState& state);
@@ -159,6 +163,7 @@ class StreamTable {
   std::vector<std::unique_ptr<StreamState>> all_;           // never shrinks: readers hold no lock
   std::deque<StreamState*> ended_;                          // in the order in which they ended
   mutable std::atomic<bool> some_ended_unfinished_{false};  // as of the last check
+  std::vector<CUcontext> ending_contexts_;  // one entry for each call that may end it
   StreamId last_id_ = no_stream;
 };
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "hook_sim/on_primary_context.hpp"
+#include "hook_sim/stand_ins.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -35,6 +36,38 @@ TEST(InADeadContext, PoolMemoryIsNotFreedAndStaysUsed) {
   ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(context));
   EXPECT_DONE(through_door<Call::cuMemFree_v2>(memory));
   EXPECT_DONE(through_door<Call::cuCtxSynchronize>());
+  EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0));
+}
+
+// The last holder's release may be followed by another thread's retain before the release returns:
+// the primary context is active again, and a new one.
+TEST(APrimaryContext, HasEndedEvenIfThereIsANewOneAtOnce) {
+  open_driver();
+  CUcontext context = nullptr;
+  CUdeviceptr memory = 0;
+  ASSERT_DONE(through_door<Call::cuInit>(0u));
+  Serving* const serving = Engine::get()->serving();
+  if (serving == nullptr) GTEST_SKIP() << "nothing is served";
+  ASSERT_DONE(through_door<Call::cuDevicePrimaryCtxRetain>(&context, 0));
+  ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(context));
+  ASSERT_DONE(through_door<Call::cuMemAlloc_v2>(&memory, std::size_t{4 * MiB}));
+  ASSERT_TRUE(serving->memory.find(memory));
+  const Driver& driver = Engine::get()->driver();
+  // Asking which context is primary is itself a retain and a release.
+  after_next_release([&] {
+    after_next_release([&] {
+      CUcontext next = nullptr;
+      EXPECT_DONE(driver.cuDevicePrimaryCtxRetain(&next, 0));
+    });
+  });
+
+  EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxRelease_v2>(0));
+
+  EXPECT_FALSE(serving->memory.find(memory));
+  ASSERT_DONE(through_door<Call::cuDevicePrimaryCtxRetain>(&context, 0));
+  ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(context));
+  EXPECT_DONE(through_door<Call::cuMemAlloc_v2>(&memory, std::size_t{4 * MiB}));
+  EXPECT_DONE(through_door<Call::cuMemFree_v2>(memory));
   EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0));
 }
 

@@ -2,6 +2,7 @@
 #include "hook_sim/stand_ins.hpp"
 
 #include <cstring>
+#include <utility>
 
 #include "hook_sim/doors.hpp"
 
@@ -52,6 +53,14 @@ CUresult destroy(CUgreenCtx green) {
   return of_the_driver<Call::cuCtxDestroy_v2>()(std::exchange(used_by, nullptr));
 }
 
+std::function<void()> after_release;
+
+CUresult release(CUdevice device) {
+  const CUresult answer = of_the_driver<Call::cuDevicePrimaryCtxRelease_v2>()(device);
+  if (const auto then = std::exchange(after_release, nullptr)) then();
+  return answer;
+}
+
 CUresult bind(CUmemGenericAllocationHandle, size_t, CUdeviceptr, size_t size, unsigned long long) {
   return size == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
@@ -68,6 +77,10 @@ void* stand_in(const char* name) {
   }
   if (std::strcmp(name, "cuGreenCtxDestroy") == 0) return reinterpret_cast<void*>(&destroy);
   if (std::strcmp(name, "cuMulticastBindAddr") == 0) return reinterpret_cast<void*>(&bind);
+  if (std::strcmp(name, "cuDevicePrimaryCtxRelease") == 0 ||
+      std::strcmp(name, "cuDevicePrimaryCtxRelease_v2") == 0) {
+    return reinterpret_cast<void*>(&release);
+  }
   return nullptr;
 }
 
@@ -95,6 +108,10 @@ void* find_symbol(void* library, const char* symbol) {
 }();
 
 }  // namespace
+
+void after_next_release(std::function<void()> then) {
+  after_release = std::move(then);
+}
 
 CUgreenCtx given_green_context() {
   exists = true;

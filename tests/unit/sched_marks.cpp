@@ -46,10 +46,10 @@ TEST_F(Marks, AreNotSetInAStreamThatHasEnded) {
 
 TEST_F(Marks, AreNotSetWhileTheContextEnds) {
   Batch between = batch();
-  streams_.context_ends(primary(), true);
+  streams_.context_ends(primary());
   EXPECT_FALSE(marks_.mark_begin(between));
   EXPECT_EQ(records(), 0U);
-  streams_.context_ends(primary(), false);
+  streams_.context_stays(primary());
   EXPECT_TRUE(marks_.mark_begin(between));
   EXPECT_TRUE(marks_.mark_end(between));
   marks_.drop(between);

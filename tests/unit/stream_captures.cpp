@@ -95,6 +95,37 @@ TEST(Captures, StayLiveIfTheDriverDoesNotEndTheirContext) {
   EXPECT_FALSE(captures.any());
 }
 
+// Another thread may end a capture during a call that might have ended its context and does not.
+TEST(Captures, MayEndWhileTheirContextMightEnd) {
+  Captures captures;
+  captures.began({.context = context, .handle = stream});
+  {
+    const Captures::Ending stays{captures, context};
+    EXPECT_FALSE(captures.oldest().has_value());
+    captures.ended({.handle = stream});
+    EXPECT_FALSE(captures.any());
+    captures.began({.context = context, .handle = stream});
+    EXPECT_TRUE(captures.oldest().has_value());
+  }
+  EXPECT_TRUE(captures.any());
+  captures.ended({.handle = stream});
+  EXPECT_FALSE(captures.any());
+}
+
+TEST(Captures, AreForgottenOnceIfTwoCallsEndTheirContext) {
+  Captures captures;
+  captures.began({.context = context, .handle = stream});
+  {
+    Captures::Ending one{captures, context};
+    Captures::Ending other{captures, context};
+    one.is_over();
+    other.is_over();
+  }
+  EXPECT_FALSE(captures.any());
+  captures.began({.context = context, .handle = stream});
+  EXPECT_TRUE(captures.any());
+}
+
 // The driver may give the same handle to the next stream before the destroying call returns.
 TEST(Captures, OfTheNextStreamWithThatHandleStayLive) {
   Captures captures;

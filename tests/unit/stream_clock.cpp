@@ -136,6 +136,18 @@ TEST_F(StreamClockTest, AnAllocationBehindLegacyWorkIsDoneOnceThatWorkIs) {
   EXPECT_TRUE(operations_are_done(blocking.name()));
 }
 
+// A release of a primary context that other holders keep must not shorten other threads' waits.
+TEST_F(StreamClockTest, AFreeBehindLegacyWorkIsNotDoneBecauseItsContextMightEnd) {
+  HeldStream blocking = held(CU_STREAM_DEFAULT);
+  hold_legacy();
+  free_on(blocking.name());
+  clock->context_ends(context());
+  EXPECT_FALSE(operations_are_done(blocking.name()));
+  clock->context_stays(context());
+  EXPECT_FALSE(operations_are_done(blocking.name()));
+  release_legacy();
+}
+
 // Natively such memory may be used at once, so waiting for the stream must not wait for the legacy
 // stream either.
 TEST_F(StreamClockTest, AnAllocationOfMemoryThatNothingUsesIsDoneAtOnce) {

@@ -241,6 +241,23 @@ TEST_F(StreamEnds, NothingOfAnEndingContextIsPassedToTheDriver) {
   EXPECT_TRUE(watching.wait(all, in_ms(20'000)));
 }
 
+TEST_F(StreamEnds, AContextMightEndUntilEachCallThatMayEndItHasReturned) {
+  HeldStream stream = held();
+  HeldStream next = held();
+  const StreamState& earlier = state(stream.name());
+  clock->context_ends(context());
+  const StreamState& later = state(next.name());
+  clock->context_ends(context());
+  EXPECT_TRUE(earlier.context_ends.load());
+  EXPECT_TRUE(later.context_ends.load());
+  clock->context_stays(context());
+  EXPECT_TRUE(earlier.context_ends.load());
+  EXPECT_TRUE(later.context_ends.load());
+  clock->context_stays(context());
+  EXPECT_FALSE(earlier.context_ends.load());
+  EXPECT_FALSE(later.context_ends.load());
+}
+
 // Natively the legacy stream does not wait for more because a stream ends.
 TEST_F(StreamEnds, TheEndOfABlockingStreamAddsNoLegacyWork) {
   FreeTicket ticket;
@@ -314,7 +331,6 @@ TEST_F(StreamEnds, ANewStreamDoesNotInheritTheRecordOfItsHandle) {
   const StreamState& record = state(stream.name());
   EXPECT_NE(record.id, of_the_old.stream);
   EXPECT_EQ(record.tick.load(), 0U);
-  EXPECT_FALSE(record.context_ends.load());
   EXPECT_FALSE(clock->is_done(of_the_old));
   clock->context_ended(context());
   EXPECT_TRUE(clock->is_done(of_the_old));

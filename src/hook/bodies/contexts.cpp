@@ -121,14 +121,29 @@ bool is_active(const Driver& driver, CUdevice device) {
   return driver.cuDevicePrimaryCtxGetState(device, &flags, &active) == CUDA_SUCCESS && active != 0;
 }
 
-// nullptr if the device's primary context is inactive.
-CUcontext primary_context(const Driver& driver, CUdevice device) {
-  if (!is_active(driver, device)) return nullptr;
-  CUcontext context = nullptr;
-  if (driver.cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS) return nullptr;
-  driver.cuDevicePrimaryCtxRelease(device);
-  return context;
-}
+// A device's primary context, as of now.
+class PrimaryContext {
+ public:
+  PrimaryContext(const Driver& driver, CUdevice device) : driver_(driver), device_(device) {
+    if (!is_active(driver_, device_)) return;
+    if (driver_.cuDevicePrimaryCtxRetain(&handle_, device_) != CUDA_SUCCESS) return;
+    id_ = id_of(driver_, handle_);
+    driver_.cuDevicePrimaryCtxRelease(device_);
+  }
+  // nullptr if it was inactive.
+  CUcontext handle() const { return handle_; }
+  // Another thread may have made it active again, as a new context, which then waits until this one
+  // is no longer listed.
+  bool has_ended() const {
+    return !is_active(driver_, device_) || (id_ != 0 && id_of(driver_, handle_) != id_);
+  }
+
+ private:
+  const Driver& driver_;
+  const CUdevice device_;
+  CUcontext handle_ = nullptr;
+  unsigned long long id_ = 0;
+};
 
 // Whether anything follows the ends of contexts.
 template <Call call>
@@ -143,8 +158,9 @@ template <Call call>
 CUresult end_primary(const Forward<call>& forward, CUdevice device, bool always) {
   if (!ends_matter(forward)) return forward(device);
   const Driver& driver = forward.engine().driver();
-  return end_by(forward, primary_context(driver, device), device, [&](CUresult answer) {
-    return answer == CUDA_SUCCESS && (always || !is_active(driver, device));
+  const PrimaryContext primary{driver, device};
+  return end_by(forward, primary.handle(), device, [&](CUresult answer) {
+    return answer == CUDA_SUCCESS && (always || primary.has_ended());
   });
 }
 
@@ -166,19 +182,19 @@ CUresult end_green(const Forward<call>& forward, CUgreenCtx green) {
   if (context == nullptr) return forward(green);
   const Driver& driver = forward.engine().driver();
   const CUdevice device = device_of(driver, context);
-  const CUcontext of_the_device = primary_context(driver, device);
+  const PrimaryContext of_the_device{driver, device};
   EndingContext<call> ending{forward, context};
-  EndingContext<call> primary{forward, of_the_device};
+  EndingContext<call> primary{forward, of_the_device.handle()};
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   ending.begin();
   primary.begin();
   const CUresult answer = forward.announced(green);
   if (answer != CUDA_SUCCESS) return answer;
   if (Serving* const serving = forward.engine().serving()) {
-    serving->memory.native().belongs_to(context, of_the_device);
+    serving->memory.native().belongs_to(context, of_the_device.handle());
   }
   ending.is_over();
-  if (!is_active(driver, device)) primary.is_over();
+  if (of_the_device.has_ended()) primary.is_over();
   return answer;
 }
 
