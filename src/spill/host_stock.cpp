@@ -104,43 +104,45 @@ HostStock::Piece& HostStock::piece_at(Size offset) {
 HostStock::Part HostStock::at(Size offset) {
   Piece& piece = piece_at(offset);
   piece.is_touched = true;
-  return {piece.bytes + (offset - piece.begin), piece.end() - offset, piece.is_pinned};
+  return {piece.bytes + (offset - piece.begin), piece.end() - offset, piece.is_pinned()};
 }
 
 HostStock::Part HostStock::pinned_at(Size offset) {
   Piece& piece = piece_at(offset);
-  if (!piece.is_pinned) pin(piece);
+  if (!piece.is_pinned()) pin(piece);
   return at(offset);
 }
 
 bool HostStock::pin_next() {
   const auto next = std::find_if(pieces_.begin(), pieces_.end(),
-                                 [](const auto& piece) { return !piece->is_pinned; });
+                                 [](const auto& piece) { return !piece->is_pinned(); });
   if (next == pieces_.end()) return false;
   pin(**next);
-  return (*next)->is_pinned;
+  return (*next)->is_pinned();
 }
 
 void HostStock::pin(Piece& piece) {
-  piece.pinned_in = current_context(driver_);
-  if (piece.pinned_in == nullptr) return;  // without a context it could not be unpinned
+  const CUcontext context = current_context(driver_);
+  if (context == nullptr) return;  // it could not be unpinned
   piece.is_touched = true;
   touch_all(piece.bytes, piece.size);
-  piece.is_pinned = driver_.cuMemHostRegister(piece.bytes, piece.size,
-                                              CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
+  const CUresult answer =
+      driver_.cuMemHostRegister(piece.bytes, piece.size, CU_MEMHOSTREGISTER_PORTABLE);
+  if (answer == CUDA_SUCCESS) piece.pinned_in = context;
 }
 
 void HostStock::look_again() {
   for (const auto& piece : pieces_) {
     unsigned flags = 0;
-    if (!piece->is_pinned) continue;
-    piece->is_pinned = driver_.cuMemHostGetFlags(&flags, piece->bytes) == CUDA_SUCCESS;
+    if (!piece->is_pinned()) continue;
+    const CUresult answer = driver_.cuMemHostGetFlags(&flags, piece->bytes);
+    if (answer == CUDA_ERROR_INVALID_VALUE) piece->pinned_in = nullptr;
   }
 }
 
 Size HostStock::pinned_bytes() const {
   Size bytes = 0;
-  for (const auto& piece : pieces_) bytes += piece->is_pinned ? piece->size : 0;
+  for (const auto& piece : pieces_) bytes += piece->is_pinned() ? piece->size : 0;
   return bytes;
 }
 
@@ -161,7 +163,7 @@ Size HostStock::give_back(Size down_to) {
 }
 
 void HostStock::release(Piece& piece) {
-  if (!piece.is_pinned) {
+  if (!piece.is_pinned()) {
     ::munmap(piece.bytes, piece.size);
     return;
   }

@@ -46,8 +46,8 @@ class HostStock {
   Size pinned_bytes() const;
   // In pieces that at() or pinned_at() has handed out. The system may not have provided the others.
   Size touched_bytes() const;
-  // Checks again which pieces are pinned: the driver may have unpinned memory pinned in a context
-  // that has ended. Without a current context, none appears to be.
+  // Checks again which pieces are pinned: the driver unpins memory when the context ends in which
+  // it was pinned. Call with a current context.
   void look_again();
   // Gives memory back until at most `down_to` is left. Returns the number of bytes released.
   Size give_back(Size down_to);
@@ -61,8 +61,8 @@ class HostStock {
     std::byte* bytes;
     Commitment right;
     bool is_touched = false;
-    bool is_pinned = false;
     CUcontext pinned_in = nullptr;
+    bool is_pinned() const { return pinned_in != nullptr; }
     Size end() const { return begin + size; }
   };
 

@@ -68,6 +68,17 @@ int Pauser::first_device() const {
   return -1;
 }
 
+// For calls that any context will do for. A device that is served need not have one: memory may be
+// spilled to a device that the program does not use.
+CUcontext Pauser::any_context() const {
+  const AccessSet all = devices();
+  for (int ordinal = 0; ordinal < AccessSet::most_devices; ++ordinal) {
+    if (all.of_device(ordinal) == Access::None) continue;
+    if (const CUcontext context = program_.memory.contexts().any_on(ordinal)) return context;
+  }
+  return nullptr;
+}
+
 void Pauser::find_host() {
   if (has_host_) return;
   const int ordinal = first_device();
@@ -177,8 +188,7 @@ Result<void> Pauser::take_all_out(PauseReport& report, Strict strict, const Paus
     return refused(ErrorKind::NotSupported, pausing, report.why, report.stayed);
   }
   TRY(check_room_on_host(away_bytes()));
-  if (!removals_.empty()) {
-    const InContext in_context{program_.driver, removals_.front()->context()};
+  if (const InContext in_context{program_.driver, any_context()}; in_context.ok()) {
     stock_.look_again();
     ring_.look_again();
   }
@@ -350,12 +360,9 @@ bool Pauser::look_after_stock(Size ahead, Duration idle) {
   }
   if (ahead == 0 && stock_.bytes() == 0) return false;
   const Size wanted = std::min(ahead, expected_bytes());
-  const int ordinal = first_device();
-  if (ordinal < 0) return false;
-  const CUcontext context = program_.memory.contexts().any_on(ordinal);
   const RelaxedCapture relaxed{program_.driver};
-  const InContext in_context{program_.driver, context};
-  if (context == nullptr || !in_context.ok()) return false;
+  const InContext in_context{program_.driver, any_context()};
+  if (!in_context.ok()) return false;
   if (stock_.bytes() < wanted) {
     find_host();
     const Size had = stock_.bytes();
@@ -372,9 +379,9 @@ bool Pauser::look_after_stock(Size ahead, Duration idle) {
 }
 
 bool Pauser::pin_more() {
-  if (!is_paused_ || removals_.empty()) return false;
+  if (!is_paused_) return false;
   const RelaxedCapture relaxed{program_.driver};
-  const InContext in_context{program_.driver, removals_.front()->context()};
+  const InContext in_context{program_.driver, any_context()};
   return in_context.ok() && stock_.pin_next();
 }
 

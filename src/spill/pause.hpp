@@ -125,8 +125,9 @@ class Pauser {
   Size away_bytes() const;
   Size on_host_bytes() const { return host_.counters(Location::host(node_)).physical_in_use; }
   Size expected_bytes() const;
-  AccessSet devices() const;  // with memory that may leave
-  int first_device() const;   // of them; -1: none
+  AccessSet devices() const;      // with memory that may leave
+  int first_device() const;       // of them; -1: none
+  CUcontext any_context() const;  // on one of them; nullptr: none
   void list_programs_chunks(int ordinal, CUcontext context, EvictionSet& evicted);
 
   const ProgramParts program_;

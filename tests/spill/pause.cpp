@@ -328,6 +328,36 @@ TEST_F(PauseTest, PinnedMemoryCountsAgainstTheHostsBudgetUntilReleased) {
   program.free_all();
 }
 
+// Memory may be spilled to a device that the program does not use. It is served without a context.
+TEST_F(PauseTest, PinsAndUnpinsHostMemoryAsUsualOnOneOfTwoDevices) {
+  int devices = 0;
+  ASSERT_CUDA(driver().cuDeviceGetCount(&devices));
+  if (devices < 2) GTEST_SKIP() << "one device";
+  CUcontext second = nullptr;
+  ASSERT_CUDA(driver().cuDevicePrimaryCtxRetain(&second, 1));
+  {
+    const InContext in_second{driver(), second};
+    MemorySettings settings;
+    settings.spill.to = SpillTo::Peer;
+    Program program{driver(), settings};
+    program.add(16 * MiB, false);
+    ASSERT_EQ(program.memory->devices().all().size(), 2u);
+    ASSERT_EQ(program.memory->contexts().any_on(0), nullptr);
+    for (int round = 0; round < 2; ++round) {
+      ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
+      ASSERT_DONE(program.pauser->resume(Partly::No));
+      EXPECT_EQ(program.pauser->ready_bytes(), 16 * MiB);
+    }
+    program.expect_intact();
+    while (program.pauser->look_after_stock(0, Duration{0})) continue;
+    EXPECT_EQ(program.pauser->ready_bytes(), 0u);
+    while (program.pauser->look_after_stock(8 * MiB, Duration{0})) continue;
+    EXPECT_EQ(program.pauser->ready_bytes(), 8 * MiB);
+    program.free_all();
+  }
+  EXPECT_CUDA(driver().cuDevicePrimaryCtxRelease(1));
+}
+
 TEST_F(PauseTest, ManyTimesLeakNothing) {
   Program program{driver(), {}};
   program.add(2 * MiB, false);
