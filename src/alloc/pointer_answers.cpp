@@ -100,10 +100,6 @@ std::optional<PointerAnswer> pointer_answer(const ProgramChunks& chunks, CUdevic
       return wide(static_cast<std::uint64_t>(asked->requestedHandleTypes));
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
       return number(asked->allocFlags.gpuDirectRDMACapable);
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: {
-      const auto begins = chunks.begin_of_far(address);
-      return begins ? std::optional{wide(*begins)} : std::nullopt;
-    }
     default:
       return std::nullopt;
   }

@@ -90,6 +90,21 @@ TEST_F(HostChunk, IsARangeWithoutABeginning) {
   EXPECT_EQ(pointer, mapped.address() + 5);
 }
 
+TEST_F(HostChunk, HasTheReservationAsItsRange) {
+  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+  auto reserved = given_reservation(2 * chunk_size);
+  auto chunk = given_chunk(chunk_size, nearest());
+  const CUdeviceptr second = reserved.address() + chunk_size;
+  auto mapped = given_mapping(second, chunk);
+  CUdeviceptr start = 0;
+  std::size_t size = 0;
+  ASSERT_CUDA(
+      driver().cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, second));
+  ASSERT_CUDA(driver().cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, second));
+  EXPECT_EQ(start, reserved.address());
+  EXPECT_EQ(size, 2 * chunk_size);
+}
+
 TEST_F(HostChunk, IsFoundByItsAddressAfterItsHandleWasReleased) {
   NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
   auto reserved = given_reservation(chunk_size);

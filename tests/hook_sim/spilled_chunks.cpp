@@ -107,6 +107,12 @@ TEST_F(SpilledProgramChunks, AreDescribedAsDeviceMemory) {
   EXPECT_DONE(through_door<Call::cuMemGetAddressRange_v2>(&start, &size, address_ + 8));
   EXPECT_EQ(start, address_);
   EXPECT_EQ(size, chunk_size);
+  ASSERT_DONE(map(4 * chunk_size));
+  EXPECT_DONE(through_door<Call::cuPointerGetAttribute>(static_cast<void*>(&start),
+                                                        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                                                        address_ + 4 * chunk_size));
+  EXPECT_EQ(start, address_) << "of the reservation";
+  EXPECT_DONE(through_door<Call::cuMemUnmap>(address_ + 4 * chunk_size, chunk_size));
   CUmemAllocationProp told{};
   EXPECT_DONE(through_door<Call::cuMemGetAllocationPropertiesFromHandle>(&told, chunk_));
   EXPECT_EQ(std::memcmp(&told, &properties_, sizeof told), 0);

@@ -120,6 +120,19 @@ TEST_F(SyncMemops, ASetOfOtherMemoryDoesNotWaitForTheDefaultStream) {
   expect_returns([&] { return set_now(plain_); });
 }
 
+// As the driver documents: whoever has the tokens may read the memory as soon as the call returns.
+TEST_F(SyncMemops, AskingForTokensSetsTheAttribute) {
+  CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens{};
+  ASSERT_DONE(through_door<Call::cuPointerGetAttribute>(static_cast<void*>(&tokens),
+                                                        CU_POINTER_ATTRIBUTE_P2P_TOKENS, plain_));
+  unsigned is_set = 0;
+  ASSERT_DONE(through_door<Call::cuPointerGetAttribute>(static_cast<void*>(&is_set),
+                                                        CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, plain_));
+  EXPECT_EQ(is_set, 1u);
+  hold(CU_STREAM_LEGACY);
+  expect_waits([&] { return set_now(plain_); });
+}
+
 TEST_F(SyncMemops, ACopyWaitsWhicheverSideIsFlagged) {
   for (const auto& [to, from] : {std::pair{flagged_, plain_}, {plain_, flagged_}}) {
     *word_ = 0;

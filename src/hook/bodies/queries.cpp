@@ -59,13 +59,20 @@ CUresult answer_as_unknown(unsigned count, const CUpointer_attribute* attributes
   return answer;
 }
 
-// Whoever holds the tokens can let another device use the memory unseen, so the memory is pinned.
+// Whoever holds the tokens can let another device use the memory unseen, so the memory is pinned,
+// and its backing must not be exchanged before it is. From now on, copies and sets of it return
+// when they are done, as those of the driver's own memory do.
 template <Call call, class Ask>
 CUresult with_tokens(const Forward<call>& forward, CUdeviceptr address, Ask&& ask) {
-  const CUresult answer = ask_when_there(forward, Effect::Exposes, ask);
+  const CallBarrier::Pass there{forward.engine().calls(), call};
+  const CUresult refused = forward.announce_as(Effect::Exposes);
+  if (refused != CUDA_SUCCESS) return refused;
+  const Gate::Pass unmoved{forward.engine().gate()};
+  const CUresult answer = ask();
   Serving* serving = forward.engine().serving();
   if (serving != nullptr && answer == CUDA_SUCCESS) {
     serving->memory.held().pin(address, pin::peer_tokens);
+    serving->memory.held().set_sync_memops(address, true);
     serving->program_chunks.pin(address, 1, pin::peer_tokens);
   }
   return answer;
