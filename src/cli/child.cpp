@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <optional>
 
 #include "base/fd.hpp"
 
@@ -35,6 +36,26 @@ void for_each_handed_on(Act act) {
   }
   for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) act(signal);
 }
+
+// Hands signals on to the child while one lives.
+class HandingOn {
+ public:
+  HandingOn() {
+    struct sigaction action {};
+    action.sa_sigaction = &hand_on;
+    action.sa_flags = SA_SIGINFO | SA_RESTART;
+    sigfillset(&action.sa_mask);
+    for_each_handed_on([&](int signal) { sigaction(signal, &action, &before_[signal]); });
+  }
+  ~HandingOn() {
+    for_each_handed_on([&](int signal) { sigaction(signal, &before_[signal], nullptr); });
+  }
+  HandingOn(const HandingOn&) = delete;
+  HandingOn& operator=(const HandingOn&) = delete;
+
+ private:
+  struct sigaction before_[NSIG] {};
+};
 
 [[noreturn]] void become(const std::vector<std::string>& command) {
   std::vector<char*> arguments;
@@ -86,14 +107,17 @@ int run_child(const std::vector<std::string>& command, const std::function<void(
     become(command);
   }
   child = started;
-  struct sigaction action {};
-  action.sa_sigaction = &hand_on;
-  action.sa_flags = SA_SIGINFO | SA_RESTART;
-  sigfillset(&action.sa_mask);
-  for_each_handed_on([&](int signal) { sigaction(signal, &action, nullptr); });
+  std::optional<HandingOn> handing_on{std::in_place};
   sigprocmask(SIG_SETMASK, &before, nullptr);
 
   if (look) look_until_it_ends(started, look);
+  // Its number stays its own until it is reaped, so no signal reaches another process.
+  siginfo_t ended{};
+  while (waitid(P_PID, static_cast<id_t>(started), &ended, WEXITED | WNOWAIT) < 0) {
+    if (errno != EINTR) return exit_ours;
+  }
+  child = 0;
+  handing_on.reset();
   int status = 0;
   while (waitpid(started, &status, 0) < 0) {
     if (errno != EINTR) return exit_ours;

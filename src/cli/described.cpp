@@ -3,6 +3,8 @@
 
 #include <sstream>
 
+#include "cli/help_format.hpp"
+
 namespace cuvmm::cli {
 namespace {
 
@@ -25,9 +27,7 @@ std::vector<std::string> choices_in(const std::string& type) {
 
 std::string value_of(const CLI::Option& option) {
   if (option.get_expected_max() == 0 || option.get_items_expected_max() == 0) return {};
-  std::string type = option.get_type_name();
-  const std::size_t colon = type.find(':');
-  if (colon != std::string::npos) type.resize(colon);
+  const std::string type = type_of(option);
   return type.empty() ? "VALUE" : type;
 }
 

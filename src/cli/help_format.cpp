@@ -4,13 +4,22 @@
 namespace cuvmm::cli {
 namespace {
 
+// Where CLI11 adds what the value is checked for. A colon in brackets is part of the type itself.
+std::size_t end_of_type(const std::string& type) {
+  std::size_t colon = type.find(':');
+  while (colon != std::string::npos && colon != 0 && type[colon - 1] == '[') {
+    colon = type.find(':', colon + 1);
+  }
+  return colon;
+}
+
 // "SIZE"; "{loose,tight}" of "TEXT:{loose,tight}"; "NUMBER" of "INT:INT in [0 - 9]".
 std::string shown_type(const CLI::Option& option) {
   const std::string type = option.get_type_name();
-  const std::size_t colon = type.find(':');
-  std::string check = colon == std::string::npos ? "" : type.substr(colon + 1);
+  const std::size_t end = end_of_type(type);
+  std::string check = end == std::string::npos ? "" : type.substr(end + 1);
   if (check.starts_with('{')) return check;
-  const std::string name = type.substr(0, colon);
+  const std::string name = type_of(option);
   return name == "INT" || name == "UINT" ? "NUMBER" : name;
 }
 
@@ -19,6 +28,11 @@ bool takes_several(const CLI::Option& option) {
 }
 
 }  // namespace
+
+std::string type_of(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  return type.substr(0, end_of_type(type));
+}
 
 // A flag's value, when it is given alone, stands in braces behind its name.
 std::string HelpFormat::make_option_name(const CLI::Option* option, bool is_positional) const {

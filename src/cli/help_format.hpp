@@ -5,6 +5,9 @@
 
 namespace cuvmm::cli {
 
+// What the option's value is, without CLI11's notes on checks: "SIZE", "auto[:SIZE]".
+std::string type_of(const CLI::Option& option);
+
 // How --help shows options: a flag, its value and its default, without CLI11's notes on checks,
 // which the descriptions and the errors give.
 class HelpFormat final : public CLI::Formatter {

@@ -5,6 +5,7 @@
 
 #include <cctype>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 
 #include "cli/child.hpp"
@@ -45,15 +46,31 @@ std::string flag_of(const std::string& name) {
   return flag;
 }
 
+// The program may change its folder before it opens these files. In their names, %% means %.
+void make_file_names_absolute() {
+  std::error_code failed;
+  std::string folder;
+  for (const char letter : std::filesystem::current_path(failed).string()) {
+    folder += letter == '%' ? "%%" : std::string{letter};
+  }
+  for (const char* name : {"VMM_TRACE_FILE", "VMM_LOG_FILE"}) {
+    const char* file = std::getenv(name);
+    if (failed || file == nullptr || *file == '\0' || *file == '/') continue;
+    setenv(name, (folder + "/" + file).c_str(), 1);
+  }
+}
+
 // Runs the command, with all options already in the environment, and prints the summary.
 int run_under_us(const RunRequest& request) {
-  const char* trace = std::getenv("VMM_TRACE_FILE");
-  const TraceNames traces{trace != nullptr ? trace : ""};
+  const char* file = std::getenv("VMM_TRACE_FILE");
+  const std::string trace = file != nullptr ? file : "";
+  const TraceNames traces{trace};
   if (const auto can = traces.check_folder(); !can) {
     say(can.error().text());
     return exit_ours;
   }
   traces.mark_environment();
+  make_file_names_absolute();
   FrameworkWatch frameworks;
   pid_t process = 0;
   const int status = run_child(request.command, [&](pid_t child) {
@@ -62,7 +79,7 @@ int run_under_us(const RunRequest& request) {
   });
   if (const std::string instead = traces.renamed_note(); !instead.empty()) say(instead);
   if (request.quiet) return status;
-  if (trace != nullptr) print_run_summary(traces.written(process));
+  if (!trace.empty()) print_run_summary(traces.written(process));
   if (const std::string suggestion = frameworks.suggestion(); !suggestion.empty()) say(suggestion);
   return status;
 }

@@ -1,13 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a new user meets in the first hour: errors name the remedy, and messages are accurate."""
 
+import fcntl
 import os
+import signal
 import subprocess
+import sys
 import tempfile
+import termios
+import time
 
-from cli_support import BUILD, CUVMM, CliTest, cuvmm, main, text
+from cli_support import BUILD, CUVMM, CliTest, cuvmm, main, run, text
 
 FRAG = os.path.join(BUILD, "bin", "frag_test")
+
+
+def wait_until(holds, seconds=60):
+    until = time.monotonic() + seconds
+    while not holds() and time.monotonic() < until:
+        time.sleep(0.01)
+    return holds()
+
+
+def children_of(process):
+    with open(f"/proc/{process}/task/{process}/children", encoding="ascii") as children:
+        return children.read().split()
+
+
+def has_filled(pipe):
+    waiting = fcntl.ioctl(pipe, termios.FIONREAD, b"    ")
+    return int.from_bytes(waiting, sys.byteorder) == 65536
 
 
 class Pausing(CliTest):
@@ -80,6 +102,30 @@ class Running(CliTest):
         self.assertRegex(said, r"child .*run\.trace\.\d+: .*frag_test \(process \d+\)")
         self.assertIn("(simulated)", self.good("stats", trace))
 
+    def test_files_are_written_where_the_command_was_given(self):
+        here = self.path("100%p")
+        os.makedirs(os.path.join(here, "below"))
+        finished = run(os.path.abspath(CUVMM), "run", "--sim=memory=16M", "--trace", "run.trace", "--log-file",
+                       "log.txt", "--log-level", "info", "--", "bash", "-c",
+                       f"cd below && '{os.path.abspath(FRAG)}'", cwd=here)
+        self.assertIn("cuvmm plot run.trace", text(finished.stderr))
+        self.assertEqual(sorted(os.listdir(here)), ["below", "log.txt", "run.trace"])
+        self.assertEqual(os.listdir(os.path.join(here, "below")), [])
+
+    def test_a_signal_ends_it_once_the_program_has_ended(self):
+        out, into = os.pipe()
+        self.addCleanup(os.close, out)
+        # Nothing reads what the program has filled, so the command waits to write its summary there.
+        fill = f"'{BUILD}/bin/vector_add' >/dev/null; head -c 65536 /dev/zero >&2"
+        ended_program = subprocess.Popen(
+            [CUVMM, "run", "--sim=memory=16M", "--trace", self.path("t"), "--", "bash", "-c", fill],
+            stderr=into, stdin=subprocess.DEVNULL)
+        os.close(into)
+        self.addCleanup(ended_program.kill)
+        self.assertTrue(wait_until(lambda: not children_of(ended_program.pid) and has_filled(out)))
+        ended_program.terminate()
+        self.assertEqual(ended_program.wait(timeout=60), -signal.SIGTERM)
+
 
 class Options(CliTest):
     def test_a_misspelt_option_is_a_warning(self):
@@ -115,6 +161,10 @@ class Numbers(CliTest):
 
 
 class Help(CliTest):
+    def test_shows_values_whole(self):
+        self.assertIn("--spill off|host|peer|auto[:SIZE]", self.good("run", "--help"))
+        self.assertIn("auto[:SIZE]", self.good("generate", "man-run"))
+
     def test_shows_no_notes_of_the_parser(self):
         for command in self.good("generate", "commands").split():
             shown = self.good(command, "--help")
