@@ -2,10 +2,14 @@
 // Random legal programs, compared with a reference model of the order of streams.
 //
 //   cuvmm_order_tests [--programs N] [--seed S] [--operations K] [--memory MIB] [--contexts C]
-//                     [--only SEED] [--end-idle-only] [--ignore KIND]... [--verbose]
+//                     [--only SEED] [--end-idle-only] [--another-holder] [--ignore KIND]...
+//                     [--verbose]
 //
 // --contexts: the number of contexts, spread round-robin over the devices. With 3 on two devices,
 // device 0 has two.
+//
+// --another-holder: meanwhile a thread retains and releases the first device's primary context
+// again and again, never as the last.
 //
 // --ignore continues after that kind of violation, to find others behind it: "ready too early",
 // "returned too early", "granted too early" or "wrong contents".
@@ -17,6 +21,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "order/program.hpp"
 #include "order/report.hpp"
@@ -27,6 +32,7 @@ struct Options {
   std::uint64_t programs = 1000;
   std::uint64_t seed = 1;
   std::uint64_t contexts = 1;
+  bool has_another_holder = false;
   cuvmm::order::ProgramSettings program;
 };
 
@@ -45,6 +51,10 @@ Options read(int count, char** arguments) {
     }
     if (std::strcmp(name, "--end-idle-only") == 0) {
       options.program.ends_idle_streams_only = true;
+      continue;
+    }
+    if (std::strcmp(name, "--another-holder") == 0) {
+      options.has_another_holder = true;
       continue;
     }
     if (i + 1 == count) refuse(name);
@@ -73,6 +83,13 @@ Options read(int count, char** arguments) {
   return options;
 }
 
+void hold_now_and_then(const std::stop_token& ends) {
+  while (!ends.stop_requested()) {
+    CUcontext context = nullptr;
+    if (cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS) cuDevicePrimaryCtxRelease(0);
+  }
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -84,6 +101,8 @@ int main(int count, char** arguments) {
   const auto began = std::chrono::steady_clock::now();
   {
     World world{options.contexts};
+    std::jthread another_holder;
+    if (options.has_another_holder) another_holder = std::jthread{&hold_now_and_then};
     for (std::uint64_t i = 0; i < options.programs; ++i) {
       Program{world, options.seed + i, options.program, counts}.run();
     }

@@ -16,7 +16,7 @@ try() {  # SETTING PROGRAMS FIRST_SEED CONTEXTS COMMAND…
   shift 4
   echo "-- $setting"
   "$@" build/bin/cuvmm_order_tests --programs "$programs" --seed "$seed" --contexts "$contexts" \
-    --end-idle-only >"$out" || result=failed status=1
+    --end-idle-only ${holder:-} >"$out" || result=failed status=1
   tail -n 60 "$out"
   tell "order" "$setting" "$result" programs "$programs" reused_while_blocked \
     "$(count_of reused_while_blocked)" compared_words "$(count_of compared_words)"
@@ -32,5 +32,7 @@ try "limit of 24 MiB, tight" "$served" 4001 1 env VMM_WAIT=1ms VMM_GROW=tight $r
 try "resize by promise" "$served" 6001 1 env VMM_RESIZE=elide $run --
 try "spilled to the host" "$served" 8001 1 env VMM_WAIT=1ms $run --limit 16M --spill host --
 try scheduled "$served" 1 1 env VMM_CLIENT=order $run --schedule fair --
+holder=--another-holder
+try "beside another holder of the context" $((natively / 50)) 1 1 env VMM_WAIT=1ms $run --limit 24M --
 all_told >"$CUVMM_PART_DETAILS"
 exit "$status"
