@@ -31,6 +31,7 @@ constexpr std::size_t most_unsent = 1024;  // packets to a client that does not 
 constexpr double messages_per_second = 20'000;
 constexpr std::size_t long_message = 64;
 constexpr int most_at_a_time = 64;           // messages from one client before others are served
+constexpr int most_admitted_at_a_time = 16;  // connections before clients are served
 constexpr long poll_every_ns = 250'000'000;  // NVML
 constexpr int quiet_polls = 4;               // while clients are silent, only every fourth is made
 
@@ -146,12 +147,13 @@ Result<void> Server::run() {
     set_timer();
     const int count = ::epoll_wait(epoll_.number(), events.data(), events.size(), -1);
     if (count < 0 && errno != EINTR) return share::system_error(serving_node);
+    bool has_callers = false;
     for (int i = 0; i < count; ++i) {
       const std::uint64_t word = events[static_cast<std::size_t>(i)].data.u64;
       const std::uint64_t id = word & ((std::uint64_t{1} << id_bits) - 1);
       switch (static_cast<Source>(word >> id_bits)) {
         case Source::Listening:
-          let_in();
+          has_callers = true;
           break;
         case Source::Timer:
           drain(timer_);
@@ -190,7 +192,9 @@ Result<void> Server::run() {
           break;
       }
     }
+    // Connections that have ended no longer count against the limits for new ones.
     close_ending_connections();
+    if (has_callers) let_in();
   }
 }
 
@@ -230,8 +234,10 @@ void Server::saw(const std::vector<UsePoll::Seen>& seen) {
   for (const auto& [device, use] : seen) broker_->saw_use(device, use, now_us());
 }
 
+// Further connections stay in the socket's queue until others have been served: a client that keeps
+// connecting must not keep the service from everything else.
 void Server::let_in() {
-  for (;;) {
+  for (int i = 0; i < most_admitted_at_a_time; ++i) {
     Fd socket{::accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
     if (!socket.is_open()) {
       if (errno == EINTR || errno == ECONNABORTED) continue;

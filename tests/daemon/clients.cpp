@@ -2,6 +2,7 @@
 // What clients of the service can do, and that they cannot harm each other.
 #include <sched.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -309,6 +310,28 @@ TEST_F(NodeService, OneUserCannotTakeAllConnectionsOfASystemWideService) {
   int status = 0;
   ::waitpid(child, &status, 0);
   EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST_F(NodeService, ClientsThatConnectWithoutEndHoldUpNeitherOthersNorSIGTERM) {
+  start();
+  const std::string path = socket();
+  std::vector<pid_t> callers;
+  for (int i = 0; i < 3; ++i) {
+    callers.push_back(::fork());
+    if (callers.back() != 0) continue;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;) RawClient{path};
+  }
+  for (int i = 0; i < 20; ++i) {
+    RawClient good = RawClient::at(*this, "good");
+    EXPECT_TRUE(good.lease(MiB));
+  }
+  service().signal(SIGTERM);
+  EXPECT_EQ(service().wait(), 0);
+  for (const pid_t caller : callers) {
+    ::kill(caller, SIGKILL);
+    ::waitpid(caller, nullptr, 0);
+  }
 }
 
 TEST_F(NodeService, AConnectionThatSaysNothingIsClosed) {
