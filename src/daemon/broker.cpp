@@ -88,7 +88,9 @@ std::optional<std::string> Broker::configure(const ServiceConfig& config, Micros
   }
   for (const auto& [place, bytes] : capacity) {
     const PlaceKind kind = place == host_place ? PlaceKind::Host : PlaceKind::Device;
-    tell(PlaceConfigured{place, kind, bytes}, now);
+    const Size most_of_a_user =
+        place == host_place ? config.host_per_user.value_or(bytes / 4 * 3) : unlimited;
+    tell(PlaceConfigured{place, kind, bytes, most_of_a_user}, now);
   }
   config_ = config;
   renew_all_terms(now);
@@ -131,6 +133,7 @@ ClientTerms Broker::entitle(const Party& party) const {
   ClientTerms terms{.weight = is_trusted ? wishes.weight : 1,
                     .priority = is_trusted ? wishes.priority : std::min(wishes.priority, 0),
                     .group = wishes.group};
+  if (!is_trusted) terms.untrusted_user = party.peer.user;
   // Groups of different users are different groups.
   if (!terms.group.empty()) terms.group = std::to_string(party.peer.user) + ":" + terms.group;
   const ClientRule* const rule = rule_of(party);

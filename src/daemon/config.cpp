@@ -60,6 +60,8 @@ class ConfigParser {
       if (!size) return;
       if (key == "host") {
         read_.config.host = *size;
+      } else if (key == "host_per_user") {
+        read_.config.host_per_user = *size;
       } else {
         read_.config.capacity[std::string{key.str()}] = *size;
       }

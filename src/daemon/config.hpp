@@ -37,6 +37,7 @@ struct ClientRule {
 struct ServiceConfig {
   std::map<std::string, Size> capacity;  // by the device's index or UUID
   std::optional<Size> host;
+  std::optional<Size> host_per_user;  // leased by the clients of one user together, except root's
   std::vector<ClientRule> rules;
   node::TimeSettings time;
   DeepPauseRule deep_pause;

@@ -187,6 +187,17 @@ Size NodeBooks::room_for_contexts(PlaceId place, ClientId client) const {
   });
 }
 
+Size NodeBooks::left_to_user(PlaceId place, ClientId client) const {
+  const NodeClient* const asker = find_client(client);
+  const NodePlace* const found = find_place(place);
+  if (asker == nullptr || found == nullptr || !asker->terms.untrusted_user) return unlimited;
+  Size leased = 0;
+  for (const auto& [id, other] : clients_) {
+    if (other.terms.untrusted_user == asker->terms.untrusted_user) leased += other.leased(place);
+  }
+  return found->most_of_a_user > leased ? found->most_of_a_user - leased : 0;
+}
+
 std::vector<Holder> NodeBooks::holders(PlaceId place) const {
   std::vector<Holder> all;
   for (const auto& [id, client] : clients_) {

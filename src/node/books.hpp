@@ -74,6 +74,7 @@ struct NodeClient {
 struct NodePlace {
   PlaceKind kind = PlaceKind::Device;
   Size capacity = 0;
+  Size most_of_a_user = unlimited;
   Size foreign = 0;
   Size leased = 0;                         // the sum over all clients
   Size coming_back = 0;                    // room kept for contexts; foreign once they arrive
@@ -136,6 +137,8 @@ class NodeBooks {
   // The most that the client's contexts may take. They cannot be reclaimed, so they must leave room
   // for the guarantees of all other clients.
   Size room_for_contexts(PlaceId place, ClientId client) const;
+  // How much more the clients of its user may lease together.
+  Size left_to_user(PlaceId place, ClientId client) const;
   std::vector<Holder> holders(PlaceId place) const;
 
   std::vector<ClientId> members(const std::string& group) const;

@@ -13,6 +13,7 @@ struct PlaceConfigured {
   PlaceId place = 0;
   PlaceKind kind = PlaceKind::Device;
   Size capacity = 0;
+  Size most_of_a_user = unlimited;  // leased by the clients of an untrusted user together
 };
 // Memory at a place held by processes that are not clients.
 struct ForeignUseSeen {

@@ -91,6 +91,7 @@ void NodePolicy::on(const PlaceConfigured& event) {
   NodePlace& place = books_.place(event.place);
   place.kind = event.kind;
   place.capacity = event.capacity;
+  place.most_of_a_user = event.most_of_a_user;
 }
 
 void NodePolicy::on(const ForeignUseSeen& event) {
@@ -139,7 +140,7 @@ void NodePolicy::on(const ClientCame& event) {
   for (const auto& [id, bytes] : event.held) {
     NodePlace* const place = books_.find_place(id);
     if (place == nullptr) continue;
-    const Size held = std::min(bytes, place->capacity);  // a claim beyond it cannot be true
+    const Size held = std::min(bytes, most_credible(event.client, id));
     books_.add_lease(event.client, id, held);
     place->foreign -= std::min(place->foreign, held - std::min(held, known_before[id]));
   }
@@ -147,6 +148,13 @@ void NodePolicy::on(const ClientCame& event) {
   if (const GroupTurn* const turn = turns_.find(client.group)) {
     decisions_.emplace_back(TurnStarted{event.client, turn->quantum});
   }
+}
+
+// The most that a client that has just come can have held at the place.
+Size NodePolicy::most_credible(ClientId client, PlaceId place) const {
+  const NodePlace& facts = *books_.find_place(place);
+  if (!books_.find_client(client)->terms.untrusted_user) return facts.capacity;
+  return std::min(books_.free(place) + facts.foreign, books_.left_to_user(place, client));
 }
 
 void NodePolicy::on(const TermsChanged& event) {

@@ -78,6 +78,7 @@ class NodePolicy {
   void clear_stalled(const NodeEvent& event);
   bool can_change_anything(const NodeEvent& event) const;
   bool terms_can_be_held(ClientId client, const ClientTerms& terms);
+  Size most_credible(ClientId client, PlaceId place) const;
   void remove_client(ClientId client);
   void regroup();
 

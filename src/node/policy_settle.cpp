@@ -68,6 +68,9 @@ std::optional<RefusalReason> NodePolicy::impossible(const Ask& ask) const {
   const Size leased = client.leased(place);
   const bool is_beyond_limit = leased > limit || bytes > limit - leased;
   if (is_beyond_limit && !ask.is_for_contexts) return RefusalReason::BeyondLimit;
+  if (bytes > books_.left_to_user(place, id) && !ask.is_for_contexts) {
+    return RefusalReason::BeyondLimit;
+  }
   const bool is_host = books_.find_place(place)->kind == PlaceKind::Host;
   const Size most = ask.is_for_contexts ? books_.room_for_contexts(place, id)
                     : is_host           ? free_of_guarantees(place, id)

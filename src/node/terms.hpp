@@ -38,6 +38,9 @@ struct ClientTerms {
   std::uint32_t weight = 1;               // its share of the time when clients take turns
   int priority = 0;                       // memory is reclaimed from the lowest first
   std::string group;                      // clients that wait for each other; empty: its own group
+  // Set if the client's claims are not trusted: what it says it holds counts only as far as there
+  // is room, and all clients of the user together stay within PlaceConfigured::most_of_a_user.
+  std::optional<std::uint32_t> untrusted_user = {};
   // A paused client leaves its devices after this long without a waiting call; none: never.
   std::optional<Microseconds> deep_pause_after = {};
 

@@ -292,6 +292,28 @@ TEST_F(NodeService, ASystemWideServiceGivesStrangersNoGuarantee) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
+TEST_F(NodeService, AStrangersClaimLeavesHostMemoryToOthers) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  write_file("c.toml", "[capacity]\nhost = \"400M\"\nhost_per_user = \"300M\"\n");
+  start({"--all-users", "--config", file("c.toml")});
+  ::chmod(file("").c_str(), 0755);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::setgid(65534) != 0 || ::setuid(65534) != 0) ::_exit(3);
+    RawClient stranger{socket()};
+    stranger.say(Greeting{.name = "stranger", .places = 1});
+    stranger.say(HeldAlready{.place = {}, .bytes = Size{1} << 63});
+    if (!stranger.hear<Accepted>()) ::_exit(4);
+    for (const PlaceState& place : look_at_all<PlaceState>(socket())) {
+      if (place.kind == PlaceKind::Host) ::_exit(place.leased == 300 * MiB ? 0 : 5);
+    }
+    ::_exit(6);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
 TEST_F(NodeService, OneUserCannotTakeAllConnectionsOfASystemWideService) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
   constexpr int most = 256;

@@ -20,6 +20,7 @@ TEST(NodeConfiguration, SetsCapacitiesAndTerms) {
       "[capacity]\n"
       "0 = \"24G\"\n"
       "host = \"64G\"\n"
+      "host_per_user = \"48G\"\n"
       "[[client]]\n"
       "name = \"trainer\"\n"
       "user = 1000\n"
@@ -34,6 +35,7 @@ TEST(NodeConfiguration, SetsCapacitiesAndTerms) {
   ASSERT_TRUE(read.ok()) << read.problem;
   EXPECT_EQ(read.config.capacity.at("0"), 24 * GiB);
   EXPECT_EQ(read.config.host, 64 * GiB);
+  EXPECT_EQ(read.config.host_per_user, 48 * GiB);
   ASSERT_EQ(read.config.rules.size(), 2u);
   const ClientRule& rule = read.config.rules[0];
   EXPECT_EQ(rule.name, "trainer");

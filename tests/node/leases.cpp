@@ -308,6 +308,37 @@ TEST(Limits, LoweredBelowTheLeaseMoveMemoryAndEndNoClient) {
   EXPECT_TRUE(world.requests(client).empty());
 }
 
+ClientTerms untrusted_terms(std::uint32_t user) {
+  ClientTerms made;
+  made.untrusted_user = user;
+  return made;
+}
+
+TEST(UntrustedClients, ClaimNoMoreThanThereIsRoomFor) {
+  PolicyWorld world;
+  ASSERT_TRUE(world.lease(world.come(), 70));
+  world.tell(ForeignUseSeen{card, 10 * GiB});
+  const ClientId liar = world.come(untrusted_terms(7), {{card, unlimited}});
+  EXPECT_EQ(world.leased(liar), 30 * GiB);
+  EXPECT_EQ(world.policy.books().overcommitted(card), 0u);
+  EXPECT_TRUE(world.all<ReclaimRequested>().empty()) << "a claim takes memory from nobody";
+}
+
+TEST(UntrustedClients, OfOneUserLeaveHostMemoryToOthers) {
+  PolicyWorld world;
+  world.tell(PlaceConfigured{host, PlaceKind::Host, 200 * GiB, 150 * GiB});
+  const ClientId claims = world.come(untrusted_terms(7), {{host, unlimited}});
+  EXPECT_EQ(world.leased(claims, host), 150 * GiB);
+  world.give_back(claims, 50, host);
+  const ClientId asks = world.come(untrusted_terms(7));
+  EXPECT_TRUE(world.lease(asks, 50, host));
+  const RequestId request = world.ask(asks, 1, host);
+  ASSERT_NE(world.refusal(request), nullptr);
+  EXPECT_EQ(world.refusal(request)->why, RefusalReason::BeyondLimit);
+  EXPECT_TRUE(world.lease(world.come(untrusted_terms(8)), 25, host));
+  EXPECT_TRUE(world.lease(world.come(), 25, host)) << "no user is bounded by another's leases";
+}
+
 TEST(ForeignUse, BeyondFreeMemoryIsCoveredByCachesAndIdleClients) {
   PolicyWorld world;
   const ClientId busy = world.come();
