@@ -30,7 +30,9 @@ constexpr std::size_t most_unsent = 1024;  // packets to a client that does not 
 // it lists, so a long one counts as several.
 constexpr double messages_per_second = 20'000;
 constexpr std::size_t long_message = 64;
-constexpr int most_at_a_time = 64;           // messages from one client before others are served
+constexpr int most_at_a_time = 64;  // messages from one client before others are served
+constexpr node::Microseconds longest_of_a_user = 2'000;  // of handling its messages before others'
+constexpr std::size_t most_events_of_a_round = most_connections + 16;
 constexpr int most_admitted_at_a_time = 16;  // connections before clients are served
 constexpr long poll_every_ns = 250'000'000;  // NVML
 constexpr int quiet_polls = 4;               // while clients are silent, only every fourth is made
@@ -141,11 +143,12 @@ void Server::set_timer() const {
 }
 
 Result<void> Server::run() {
-  std::array<epoll_event, 64> events{};
+  std::array<epoll_event, most_events_of_a_round> events{};
   saw(use_poll_->look());
   for (;;) {
     set_timer();
-    const int count = ::epoll_wait(epoll_.number(), events.data(), events.size(), -1);
+    const int count =
+        ::epoll_wait(epoll_.number(), events.data(), events.size(), to_hear_.empty() ? -1 : 0);
     if (count < 0 && errno != EINTR) return share::system_error(serving_node);
     bool has_callers = false;
     for (int i = 0; i < count; ++i) {
@@ -176,7 +179,7 @@ Result<void> Server::run() {
           const auto found = connections_.find(id);
           if (found == connections_.end() || found->second.is_ending) break;
           flush(id, found->second);
-          receive(id);
+          if (!std::exchange(found->second.is_to_be_heard, true)) to_hear_.push_back(id);
           break;
         }
         case Source::Web:
@@ -192,6 +195,7 @@ Result<void> Server::run() {
           break;
       }
     }
+    hear_clients();
     // Connections that have ended no longer count against the limits for new ones.
     close_ending_connections();
     if (has_callers) let_in();
@@ -309,10 +313,34 @@ bool Server::may_say(Connection& connection, std::size_t bytes) const {
   return true;
 }
 
-void Server::receive(ConnectionId id) {
+// A message may take long to handle if many requests wait, so users take turns: however much the
+// clients of one user say, others are heard within one round. Connections that are not heard in a
+// round are the first of their user in the next.
+void Server::hear_clients() {
+  std::map<uid_t, node::Microseconds> spent;
+  for (std::size_t left = to_hear_.size(); left != 0; --left) {
+    const ConnectionId id = to_hear_.front();
+    to_hear_.pop_front();
+    const auto found = connections_.find(id);
+    if (found == connections_.end()) continue;
+    node::Microseconds& of_user = spent[found->second.user];
+    if (of_user >= longest_of_a_user) {
+      to_hear_.push_back(id);
+      continue;
+    }
+    found->second.is_to_be_heard = false;
+    const node::Microseconds began = now_us();
+    receive(id, began + longest_of_a_user - of_user);
+    of_user += now_us() - began;
+  }
+}
+
+// Reads at least one message, and none after `until`.
+void Server::receive(ConnectionId id, node::Microseconds until) {
   Connection& connection = connections_[id];
   std::array<std::byte, node::longest_message + 1> packet{};
   for (int i = 0; i < most_at_a_time && !connection.is_ending; ++i) {
+    if (i != 0 && now_us() >= until) return;
     has_heard_ = true;
     const ssize_t got = ::recv(connection.socket.number(), packet.data(), packet.size(), 0);
     if (got < 0 && errno == EINTR) continue;

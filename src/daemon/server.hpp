@@ -56,6 +56,7 @@ class Server {
     node::Microseconds tokens_at = 0;
     bool is_ending = false;
     bool wants_room = false;
+    bool is_to_be_heard = false;  // listed in to_hear_
   };
   enum class Source : std::uint32_t {
     Listening,
@@ -77,7 +78,8 @@ class Server {
   void ask_for_use();
   void saw(const std::vector<UsePoll::Seen>& seen);
   void let_in();
-  void receive(ConnectionId id);
+  void hear_clients();
+  void receive(ConnectionId id, node::Microseconds until);
   bool has_too_many_connections(uid_t user) const;
   void end_unspoken_connections();
   bool may_say(Connection& connection, std::size_t bytes) const;
@@ -100,6 +102,7 @@ class Server {
   std::unique_ptr<Web> web_;
   std::unique_ptr<DeepPauses> deep_pauses_;
   std::map<ConnectionId, Connection> connections_;
+  std::deque<ConnectionId> to_hear_;  // those that may have sent something
   ConnectionId last_id_ = 0;
   bool some_are_ending_ = false;
   bool has_heard_ = true;  // from a client since the last poll

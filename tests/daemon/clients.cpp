@@ -356,6 +356,31 @@ TEST_F(NodeService, ClientsThatConnectWithoutEndHoldUpNeitherOthersNorSIGTERM) {
   }
 }
 
+TEST_F(NodeService, HoweverMuchTheClientsOfOneUserSayOthersAreHeard) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  start({"--all-users"});
+  ::chmod(file("").c_str(), 0755);
+  RawClient good = RawClient::at(*this, "good");
+  ASSERT_TRUE(good.hear<Accepted>());
+  std::vector<RawClient> strangers;
+  ASSERT_EQ(::seteuid(65534), 0);  // the kernel reports the user at the time of connect()
+  for (int i = 0; i < 60; ++i) strangers.push_back(RawClient::at(*this, "stranger"));
+  ASSERT_EQ(::seteuid(0), 0);
+  for (RawClient& stranger : strangers) ASSERT_TRUE(stranger.hear<Accepted>());
+
+  service().signal(SIGSTOP);
+  int status = 0;
+  ASSERT_EQ(::waitpid(service().pid(), &status, WUNTRACED), service().pid());
+  for (RawClient& stranger : strangers) {
+    for (RequestId i = 0; i < 60; ++i) {
+      stranger.say(LeaseAsk{i, stranger.device(), 64 * KiB, true});  // 225 MiB in all
+    }
+  }
+  good.say(LeaseAsk{1, good.device(), 100 * MiB, true});
+  service().signal(SIGCONT);
+  EXPECT_TRUE(good.hear<LeaseGrant>()) << "it was heard only after the strangers had said it all";
+}
+
 TEST_F(NodeService, AConnectionThatSaysNothingIsClosed) {
   start();
   RawClient client{socket()};
