@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/config.hpp"
 
+#include <fcntl.h>
 #include <pwd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <fstream>
-#include <iterator>
+#include <cerrno>
+#include <cstring>
 #include <limits>
 
 #define TOML_EXCEPTIONS 0
 #define TOML_HEADER_ONLY 1
 #include <toml++/toml.h>
 
+#include "base/fd.hpp"
 #include "base/option_types.hpp"
 
 namespace cuvmm::daemon {
@@ -220,14 +223,21 @@ ConfigRead parse_config(const std::string& text, const std::string& path, Serves
 }
 
 ConfigRead read_config(const std::string& path, Serves serves) {
-  std::ifstream file{path, std::ios::binary};
-  if (!file) {
-    ConfigRead read;
-    read.problem = path + ": it cannot be read";
-    return read;
+  const auto unreadable = [&] {
+    return ConfigRead{.config = {},
+                      .problem = path + ": it cannot be read (" + std::strerror(errno) + ")"};
+  };
+  const Fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (!file.is_open()) return unreadable();
+  std::string text;
+  std::array<char, 4096> part{};
+  for (;;) {
+    const ssize_t got = ::read(file.number(), part.data(), part.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return unreadable();
+    if (got == 0) return parse_config(text, path, serves);
+    text.append(part.data(), static_cast<std::size_t>(got));
   }
-  const std::string text{std::istreambuf_iterator<char>{file}, {}};
-  return parse_config(text, path, serves);
 }
 
 }  // namespace cuvmm::daemon

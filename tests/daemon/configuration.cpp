@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The service's configuration: its meaning, and its error messages.
 #include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "daemon/config.hpp"
 #include "daemon/history.hpp"
@@ -64,7 +66,8 @@ TEST(NodeConfiguration, ProblemsNameFileLineAndKey) {
   EXPECT_EQ(problem("[[client]]\nlimit = \"1G\"\n").substr(0, 17), "f.toml:1: client:");
   EXPECT_EQ(problem("[capacity\n").substr(0, 9), "f.toml:1:");
   EXPECT_EQ(problem("client = 3\n").substr(0, 17), "f.toml:1: client:");
-  EXPECT_FALSE(read_config("/nowhere/at/all", Serves::OneUser).ok());
+  EXPECT_EQ(read_config("/nowhere", Serves::OneUser).problem,
+            "/nowhere: it cannot be read (No such file or directory)");
 }
 
 TEST(NodeConfiguration, SaysWhenPausedClientsLeaveTheirDevices) {
@@ -127,6 +130,20 @@ TEST_F(NodeService, AConfigurationIsReadAgainAndABadOneChangesNothing) {
       [&] { return read_file("service.log").find("limit: must be") != std::string::npos; }));
   EXPECT_FALSE(client.lease(60 * MiB));
   EXPECT_TRUE(client.lease(40 * MiB));
+}
+
+TEST_F(NodeService, AReloadThatFindsAFolderKeepsThePreviousConfiguration) {
+  write_file("c.toml", "[[client]]\nname = \"a\"\nlimit = \"50M\"\n");
+  start({"--config", file("c.toml")});
+  ASSERT_EQ(::unlink(file("c.toml").c_str()), 0);
+  ASSERT_EQ(::mkdir(file("c.toml").c_str(), 0700), 0);
+  service().signal(SIGHUP);
+  EXPECT_TRUE(comes_true([&] {
+    return read_file("service.log").find("c.toml: it cannot be read (Is a directory)") !=
+           std::string::npos;
+  }));
+  RawClient client = RawClient::at(*this, "a");
+  EXPECT_EQ(client.hear<node::PlaceTerms>()->limit, 50 * MiB);
 }
 
 TEST_F(NodeService, GuaranteesCanChangePlacesInOneReload) {
