@@ -106,6 +106,10 @@ class ConfigParser {
       problem(table, "client",
               "a guarantee or a priority above 0 needs user or cgroup: a name can be anybody's");
     }
+    if (rule.limit && rule.guarantee > *rule.limit) {
+      problem(*table.get("guarantee"), "guarantee",
+              print_size(rule.guarantee) + " exceeds the limit of " + print_size(*rule.limit));
+    }
     read_.config.rules.push_back(std::move(rule));
   }
 

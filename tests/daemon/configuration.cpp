@@ -63,6 +63,8 @@ TEST(NodeConfiguration, ProblemsNameFileLineAndKey) {
             "f.toml:3: colour:");
   EXPECT_EQ(problem("[[client]]\nuser = \"nobody of that name\"\n"),
             "f.toml:2: user: there is no user 'nobody of that name'");
+  EXPECT_EQ(problem("[[client]]\nname = \"a\"\nlimit = \"1G\"\nguarantee = \"2G\"\n"),
+            "f.toml:4: guarantee: 2.00 GiB exceeds the limit of 1.00 GiB");
   EXPECT_EQ(problem("[[client]]\nlimit = \"1G\"\n").substr(0, 17), "f.toml:1: client:");
   EXPECT_EQ(problem("[capacity\n").substr(0, 9), "f.toml:1:");
   EXPECT_EQ(problem("client = 3\n").substr(0, 17), "f.toml:1: client:");
