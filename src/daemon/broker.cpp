@@ -80,19 +80,33 @@ std::optional<std::string> Broker::configure(const ServiceConfig& config, Micros
     return "guarantees add up to " + as_text(config.guaranteed()) + ", and device " +
            std::to_string(place - 1) + " has " + as_text(bytes);
   }
+  ServiceConfig before = std::exchange(config_, config);
+  // First lowers guarantees, then changes capacities, then raises guarantees.
+  std::map<ConnectionId, ClientTerms> lowered;
+  std::map<PlaceId, Size> guaranteed;
+  for (const auto& [id, party] : parties_) {
+    if (!party.is_client) continue;
+    ClientTerms terms = entitle(party);
+    for (auto& [place, share] : terms.shares) {
+      share.guarantee =
+          std::min(share.guarantee, policy_.books().find_client(id)->guarantee(place));
+      guaranteed[place] += share.guarantee;
+    }
+    lowered[id] = std::move(terms);
+  }
   for (const auto& [place, bytes] : capacity) {
-    const Size guaranteed = policy_.books().guaranteed(place);
-    if (guaranteed <= bytes) continue;
-    return "connected clients are guaranteed " + as_text(guaranteed) + ", more than " +
+    if (guaranteed[place] <= bytes) continue;
+    config_ = std::move(before);
+    return "connected clients are guaranteed " + as_text(guaranteed[place]) + ", more than " +
            as_text(bytes);
   }
+  for (const auto& [id, terms] : lowered) tell(TermsChanged{id, terms}, now);
   for (const auto& [place, bytes] : capacity) {
     const PlaceKind kind = place == host_place ? PlaceKind::Host : PlaceKind::Device;
     const Size most_of_a_user =
         place == host_place ? config.host_per_user.value_or(bytes / 4 * 3) : unlimited;
     tell(PlaceConfigured{place, kind, bytes, most_of_a_user}, now);
   }
-  config_ = config;
   renew_all_terms(now);
   time_.configure(config_.time, now);
   renew_time_terms(now);

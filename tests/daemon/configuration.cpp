@@ -166,6 +166,25 @@ TEST_F(NodeService, GuaranteesCanChangePlacesInOneReload) {
   EXPECT_EQ(second.hear<node::PlaceTerms>()->guarantee, 50 * MiB);
 }
 
+TEST_F(NodeService, AReloadCanLowerCapacityAndGuaranteesTogether) {
+  const auto configure = [&](const char* capacity, const char* a, const char* b) {
+    write_file("c.toml", std::string{"[capacity]\n0 = \""} + capacity +
+                             "\"\n[[client]]\nname = \"a\"\nguarantee = \"" + a +
+                             "\"\n[[client]]\nname = \"b\"\nguarantee = \"" + b + "\"\n");
+  };
+  configure("256M", "200M", "20M");
+  start({"--config", file("c.toml")});
+  RawClient first = RawClient::at(*this, "a");
+  ASSERT_EQ(first.hear<node::PlaceTerms>()->guarantee, 200 * MiB);
+  RawClient second = RawClient::at(*this, "b");
+  ASSERT_EQ(second.hear<node::PlaceTerms>()->guarantee, 20 * MiB);
+  configure("120M", "40M", "80M");
+  service().signal(SIGHUP);
+  EXPECT_EQ(first.hear<node::PlaceTerms>()->guarantee, 40 * MiB);
+  EXPECT_EQ(second.hear<node::PlaceTerms>()->guarantee, 80 * MiB);
+  EXPECT_EQ(look_at_device(socket()).capacity, 120 * MiB);
+}
+
 TEST_F(NodeService, AReloadThatIsRefusedChangesNoPlace) {
   write_file("c.toml", "[capacity]\nhost = \"512M\"\n");
   start({"--config", file("c.toml")});
