@@ -60,14 +60,14 @@ int set(const SetRequest& request) {
                "cuvmm: say what to set: --guarantee, --limit, --weight, --priority or --cap\n");
     return 2;
   }
-  if (request.cap && sets_terms) {
-    const int status = report(
-        request, ask_for_terms(node::TimeTermsAsk{.name = request.name, .cap = *request.cap}));
-    if (status != 0) return status;
+  // The service may refuse the terms for reasons of their own, but never the cap alone. So if it
+  // refuses, nothing has changed.
+  Result<node::ObserverAnswer> answer = node::ObserverAnswer{};
+  if (sets_terms) answer = ask_for_terms(ask);
+  if (request.cap && answer.ok() && answer->why_not.empty()) {
+    answer = ask_for_terms(node::TimeTermsAsk{.name = request.name, .cap = *request.cap});
   }
-  return report(request, sets_terms ? ask_for_terms(ask)
-                                    : ask_for_terms(node::TimeTermsAsk{.name = request.name,
-                                                                       .cap = *request.cap}));
+  return report(request, answer);
 }
 
 }  // namespace
@@ -81,8 +81,9 @@ void add_set(CLI::App& app, int& exit_status) {
       "  cuvmm set trainer --weight 3 --priority 5\n"
       "  cuvmm set trainer --cap 30\n"
       "\n"
-      "All clients of that name, at each device, until they end. By root and the service's user.\n"
-      "Above a limit that was lowered a client is asked for what it keeps; it is not ended.");
+      "All clients of that name, at each device, until they or the service end. Only root and the\n"
+      "service's user may do this. A client above its lowered limit is asked to release what it\n"
+      "can spare; it keeps running.");
   command->add_option("name", request->name, "as `cuvmm top` shows it")->required();
   command->add_option("--guarantee", request->guarantee, "memory it can always have")
       ->type_name("SIZE");

@@ -18,17 +18,6 @@ std::string as_text(Size bytes) {
   return print_size(bytes);
 }
 
-std::optional<TermsRefused> refusal_in(const Decisions& decisions) {
-  for (const Decision& decision : decisions) {
-    if (const auto* const refused = std::get_if<TermsRefused>(&decision)) return *refused;
-  }
-  return {};
-}
-
-std::string sum_of(const TermsRefused& refused) {
-  return "guarantees add up to " + as_text(refused.guaranteed) + " of " + as_text(refused.capacity);
-}
-
 }  // namespace
 
 std::optional<PlaceId> Broker::place_of(const PlaceUuid& uuid) const {
@@ -120,67 +109,6 @@ const ClientRule* Broker::rule_of(const Party& party) const {
   return rule == config_.rules.end() ? nullptr : &*rule;
 }
 
-// A guarantee that grows may fit only once another has shrunk, so repeats what was refused as long
-// as that helps.
-void Broker::renew_all_terms(Microseconds now) {
-  std::vector<ConnectionId> remaining;
-  for (auto& [id, party] : parties_) {
-    party.without_guarantee.clear();
-    if (party.is_client) remaining.push_back(id);
-  }
-  for (std::size_t before = 0; before != remaining.size();) {
-    before = remaining.size();
-    std::erase_if(remaining, [&](ConnectionId id) {
-      return !refusal_in(tell(TermsChanged{id, entitle(parties_[id])}, now));
-    });
-  }
-  for (const ConnectionId id : remaining) renew_terms(id, parties_[id], now);
-  for (const auto& [id, party] : parties_) {
-    if (!party.is_client) continue;
-    for (const auto& [place, wish] : party.wishes->places) say_terms(id, place);
-  }
-}
-
-ClientTerms Broker::entitle(const Party& party) const {
-  const Wishes& wishes = *party.wishes;
-  const bool is_trusted = settings_.serves == Serves::OneUser || party.peer.user == 0;
-  ClientTerms terms{.weight = is_trusted ? wishes.weight : 1,
-                    .priority = is_trusted ? wishes.priority : std::min(wishes.priority, 0),
-                    .group = wishes.group};
-  if (!is_trusted) terms.untrusted_user = party.peer.user;
-  // Groups of different users are different groups.
-  if (!terms.group.empty()) terms.group = std::to_string(party.peer.user) + ":" + terms.group;
-  const ClientRule* const rule = rule_of(party);
-  const bool is_ruled = rule != nullptr;
-  if (is_ruled) {
-    terms.weight = rule->weight.value_or(terms.weight);
-    terms.priority = rule->priority.value_or(terms.priority);
-  }
-  const DeepPauseRule& deep_pause =
-      is_ruled && rule->deep_pause ? *rule->deep_pause : config_.deep_pause;
-  terms.deep_pause_after = deep_pause.after;
-  for (const auto& [place, wish] : wishes.places) {
-    MemoryShare share{.guarantee = is_trusted && !is_ruled ? wish.guarantee : 0,
-                      .limit = wish.limit};
-    if (is_ruled && place != host_place) {
-      share.guarantee = rule->guarantee;
-      share.limit = std::min(share.limit, rule->limit.value_or(node::unlimited));
-    }
-    if (party.set_by_hand && place != host_place) {
-      if (party.set_by_hand->sets_guarantee) share.guarantee = party.set_by_hand->guarantee;
-      if (party.set_by_hand->sets_limit) share.limit = party.set_by_hand->limit;
-    }
-    if (party.without_guarantee.count(place) != 0) share.guarantee = 0;
-    share.guarantee = std::min(share.guarantee, share.limit);
-    terms.shares[place] = share;
-  }
-  if (party.set_by_hand) {
-    if (party.set_by_hand->sets_weight) terms.weight = party.set_by_hand->weight;
-    if (party.set_by_hand->sets_priority) terms.priority = party.set_by_hand->priority;
-  }
-  return terms;
-}
-
 void Broker::connected(ConnectionId id, Peer peer, Microseconds) {
   parties_[id].peer = std::move(peer);
 }
@@ -244,39 +172,6 @@ bool Broker::on(ConnectionId id, Party& party, const HeldAlready& said, Microsec
   party.wishes->places[*place].bytes = 0;  // it requests leases for what it holds
   renew_terms(id, party, now);
   say_terms(id, *place);
-  return true;
-}
-
-void Broker::renew_terms(ConnectionId id, Party& party, Microseconds now) {
-  while (const auto refused = refusal_in(tell(TermsChanged{id, entitle(party)}, now))) {
-    if (!drop_guarantee(id, party, *refused)) return;
-  }
-}
-
-bool Broker::drop_guarantee(ConnectionId id, Party& party, const TermsRefused& refused) {
-  if (!party.without_guarantee.insert(refused.place).second) return false;
-  CUVMM_LOG(Warning, "client %s gets no guarantee on %s: %s", name_of(id).c_str(),
-            place_name(refused.place).c_str(), sum_of(refused).c_str());
-  return true;
-}
-
-bool Broker::accept(ConnectionId id, Party& party, Microseconds now) {
-  std::map<PlaceId, Size> held;
-  for (const auto& [place, wish] : party.wishes->places) held[place] = wish.bytes;
-  ClientTerms terms = entitle(party);
-  while (const auto refused = refusal_in(tell(ClientCame{id, terms, held}, now))) {
-    // A client can take back a guarantee that it has asked for, but not one of a rule. Refusing
-    // the client would leave it without the rule's limit too.
-    if (rule_of(party) == nullptr || !drop_guarantee(id, party, *refused)) {
-      say(id, Rejected{.why = Rejection::GuaranteesDoNotFit, .text = sum_of(*refused)});
-      end_(id);
-      return true;
-    }
-    terms = entitle(party);
-  }
-  party.is_client = true;
-  say(id, Accepted{.weight = terms.weight, .priority = terms.priority});
-  for (const auto& [place, wish] : party.wishes->places) say_terms(id, place);
   return true;
 }
 

@@ -94,16 +94,19 @@ class Broker {
     int priority = 0;
     std::map<node::PlaceId, node::HeldAlready> places;
   };
+  struct HandSet {  // by `cuvmm set`
+    std::optional<node::TermsAsk> terms = {};
+    std::optional<std::uint32_t> cap = {};
+  };
   struct Party {  // a connection
     Peer peer;
     std::optional<Wishes> wishes;  // once it has greeted
     std::size_t places_to_come = 0;
     // Where the guarantee that it is entitled to did not fit, so that it has none.
     std::set<node::PlaceId> without_guarantee = {};
-    bool is_client = false;                          // accepted
-    std::optional<node::TermsAsk> set_by_hand = {};  // `cuvmm set`
-    std::optional<std::uint32_t> cap_wish = {};      // of a client that shares device time
-    std::optional<std::uint32_t> cap_by_hand = {};
+    bool is_client = false;  // accepted
+    HandSet by_hand = {};
+    std::optional<std::uint32_t> cap_wish = {};       // of a client that shares device time
     std::optional<node::RequestId> takes_parts = {};  // the latest request that accepts parts
     bool pauses_with_group = false;
     bool waits_for_nobody = false;  // whatever it shares (--group none)
@@ -116,6 +119,10 @@ class Broker {
     bool is_open = true;
   };
 
+  struct Remembered {
+    std::uint64_t start_ticks = 0;
+    HandSet by_hand;
+  };
   struct LeasedBefore {
     pid_t process = 0;
     std::map<node::PlaceId, Size> leased;
@@ -148,6 +155,9 @@ class Broker {
   // Tells the policy the client's terms. Where its guarantee does not fit, it gets none.
   void renew_terms(ConnectionId id, Party& party, node::Microseconds now);
   void renew_all_terms(node::Microseconds now);
+  // Returns the clients whose new terms were refused.
+  using TermsOfClients = std::map<ConnectionId, node::ClientTerms>;
+  TermsOfClients change_together(TermsOfClients changes, node::Microseconds now);
   // Returns false if the client had no guarantee there already.
   bool drop_guarantee(ConnectionId id, Party& party, const node::TermsRefused& refused);
 
@@ -159,6 +169,9 @@ class Broker {
   const char* why_may_not_change(const Party& by, std::uint16_t version) const;
   static std::string contradiction_in(const node::ClientTerms& before, const node::ClientTerms& now,
                                       const node::TermsAsk& asked);
+  std::string excess_with(const TermsOfClients& changes) const;
+  void remember_hand_set(const Party& party);
+  void recall_hand_set(Party& party) const;
   node::ObserverAnswer change_terms(const Party& by, const node::TermsAsk& asked,
                                     node::Microseconds now);
   node::ObserverAnswer change_cap(const Party& by, const node::TimeTermsAsk& asked,
@@ -210,7 +223,9 @@ class Broker {
       [this](node::ClientId to, const node::NextGroupStep& step) { say(to, step); }};
   ShareKeys share_keys_;
   DeepPauses* deep_pauses_ = nullptr;
-  std::map<ConnectionId, Party> parties_;               // a client's ID is its connection's ID
+  std::map<ConnectionId, Party> parties_;  // a client's ID is its connection's ID
+  // By process and name, since a client that reconnects keeps these terms.
+  std::map<std::pair<pid_t, std::string>, Remembered> hand_set_;
   std::map<ConnectionId, LeasedBefore> leased_before_;  // leases when NVML was last asked
   std::deque<Move> moves_;
   std::optional<node::Microseconds> began_;

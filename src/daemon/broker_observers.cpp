@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shows the state to observers, and lets them change terms.
+// Shows the state to observers.
 #include "base/log.hpp"
 #include "daemon/broker.hpp"
 
@@ -124,70 +124,6 @@ std::string Broker::awaited_by(ClientId client, PlaceId place) const {
     if (policy_.turns().has_turn(facts.group)) add(other);
   }
   return names;
-}
-
-const char* Broker::why_may_not_change(const Party& by, std::uint16_t version) const {
-  if (version != observer_protocol) return "the service speaks another version";
-  if (by.peer.user != settings_.user && by.peer.user != 0) {
-    return "only root and the service's own user may";
-  }
-  return nullptr;
-}
-
-// Why the client's new terms contradict each other, at a device; empty if they do not.
-std::string Broker::contradiction_in(const ClientTerms& before, const ClientTerms& now,
-                                     const TermsAsk& asked) {
-  for (const auto& [place, share] : now.shares) {
-    if (place == host_place) continue;
-    if (asked.sets_guarantee && asked.guarantee > share.limit) {
-      return "the guarantee of " + print_size(asked.guarantee) + " exceeds the limit of " +
-             print_size(share.limit);
-    }
-    const Size guarantee = before.share_at(place).guarantee;
-    if (asked.sets_limit && !asked.sets_guarantee && share.limit < guarantee) {
-      return "the limit of " + print_size(share.limit) + " is below the guarantee of " +
-             print_size(guarantee);
-    }
-  }
-  return {};
-}
-
-ObserverAnswer Broker::change_terms(const Party& by, const TermsAsk& asked, Microseconds now) {
-  if (const char* const why_not = why_may_not_change(by, asked.version))
-    return {.why_not = why_not};
-  ObserverAnswer answer;
-  for (auto& [id, party] : parties_) {
-    if (!party.is_client || name_of(id) != asked.name) continue;
-    const std::optional<TermsAsk> before = party.set_by_hand;
-    const ClientTerms terms_before = entitle(party);
-    TermsAsk merged = before.value_or(TermsAsk{});
-    if (asked.sets_guarantee) merged.guarantee = asked.guarantee, merged.sets_guarantee = true;
-    if (asked.sets_limit) merged.limit = asked.limit, merged.sets_limit = true;
-    if (asked.sets_weight) merged.weight = asked.weight, merged.sets_weight = true;
-    if (asked.sets_priority) merged.priority = asked.priority, merged.sets_priority = true;
-    party.set_by_hand = merged;
-    const auto without_before = party.without_guarantee;
-    if (asked.sets_guarantee) party.without_guarantee.clear();
-    answer.why_not = contradiction_in(terms_before, entitle(party), asked);
-    if (!answer.why_not.empty()) {
-      party.set_by_hand = before;
-      party.without_guarantee = without_before;
-      return answer;
-    }
-    for (const Decision& decision : tell(TermsChanged{id, entitle(party)}, now)) {
-      const auto* const refused = std::get_if<TermsRefused>(&decision);
-      if (refused == nullptr) continue;
-      party.set_by_hand = before;
-      party.without_guarantee = without_before;
-      answer.why_not = "guarantees add up to " + print_size(refused->guaranteed) + " of " +
-                       print_size(refused->capacity);
-      return answer;
-    }
-    for (const auto& [place, wish] : party.wishes->places) say_terms(id, place);
-    ++answer.changed;
-  }
-  if (answer.changed == 0) answer.why_not = "there is no client of that name";
-  return answer;
 }
 
 void Broker::note_move(const ReclaimRequested& asked, Microseconds now) {

@@ -31,7 +31,7 @@ TimeTerms Broker::time_terms(ConnectionId id, const Party& party) const {
     terms.cap = std::min(terms.cap, rule.cap.value_or(100));
     break;
   }
-  terms.cap = std::clamp(party.cap_by_hand.value_or(terms.cap), 1U, 100U);
+  terms.cap = std::clamp(party.by_hand.cap.value_or(terms.cap), 1U, 100U);
   return terms;
 }
 
@@ -72,7 +72,8 @@ ObserverAnswer Broker::change_cap(const Party& by, const TimeTermsAsk& asked, Mi
   ObserverAnswer answer;
   for (auto& [id, party] : parties_) {
     if (!party.is_client || name_of(id) != asked.name) continue;
-    party.cap_by_hand = std::clamp(asked.cap, 1U, 100U);
+    party.by_hand.cap = std::clamp(asked.cap, 1U, 100U);
+    remember_hand_set(party);
     ++answer.changed;
   }
   renew_time_terms(now);

@@ -443,6 +443,54 @@ TEST_F(NodeService, TermsCanBeChangedWhileAClientRuns) {
   EXPECT_NE(admin.hear<ObserverAnswer>()->why_not, "");
 }
 
+TEST_F(NodeService, TermsSetByHandOutliveTheConnectionButNotTheName) {
+  start();
+  RawClient admin{socket()};
+  {
+    RawClient client = RawClient::at(*this, "trainer");
+    ASSERT_TRUE(client.hear<PlaceTerms>());
+    admin.say(TermsAsk{.name = "trainer", .sets_limit = true, .limit = 64 * MiB});
+    ASSERT_EQ(admin.hear<ObserverAnswer>()->why_not, "");
+  }
+  RawClient back = RawClient::at(*this, "trainer");
+  EXPECT_EQ(back.hear<PlaceTerms>()->limit, 64 * MiB);
+  RawClient other = RawClient::at(*this, "other");
+  EXPECT_EQ(other.hear<PlaceTerms>()->limit, unlimited);
+}
+
+TEST_F(NodeService, TermsThatOneOfSeveralClientsCannotGetChangeForNone) {
+  start();
+  RawClient first = RawClient::at(*this, "rank");
+  ASSERT_TRUE(first.hear<PlaceTerms>());
+  RawClient second = RawClient::at(*this, "rank", 100 * MiB);
+  ASSERT_TRUE(second.hear<PlaceTerms>());
+  RawClient admin{socket()};
+  admin.say(TermsAsk{.name = "rank", .sets_limit = true, .limit = 64 * MiB});
+  EXPECT_EQ(admin.hear<ObserverAnswer>()->why_not,
+            "the limit of 64.0 MiB is below the guarantee of 100 MiB");
+  admin.say(TermsAsk{.name = "rank", .sets_guarantee = true, .guarantee = 200 * MiB});
+  EXPECT_EQ(admin.hear<ObserverAnswer>()->why_not, "guarantees add up to 400 MiB of 256 MiB");
+  for (const HoldingState& held : look_at_all<HoldingState>(socket())) {
+    EXPECT_EQ(held.limit, unlimited);
+    EXPECT_NE(held.guarantee, 200 * MiB);
+  }
+  admin.say(TermsAsk{.name = "rank", .sets_guarantee = true, .guarantee = 128 * MiB});
+  EXPECT_EQ(admin.hear<ObserverAnswer>()->changed, 2u);
+}
+
+TEST_F(NodeService, ARefusedSetChangesTheCapNeither) {
+  start();
+  RawClient client = RawClient::at(*this, "rank", 100 * MiB);
+  ASSERT_TRUE(client.hear<PlaceTerms>());
+  RunningProgram set{{CUVMM_BIN "/cuvmm", "set", "rank", "--cap", "30", "--limit", "64M"},
+                     required(),
+                     file("set")};
+  EXPECT_EQ(set.wait(), 1);
+  EXPECT_EQ(read_file("set"),
+            "cuvmm: rank: the limit of 64.0 MiB is below the guarantee of 100 MiB\n")
+      << "it would also say how many clients have the new cap";
+}
+
 TEST_F(NodeService, TermsThatContradictEachOtherAreRefused) {
   start();
   RawClient client = RawClient::at(*this, "trainer");
