@@ -26,15 +26,21 @@ constexpr Duration node_patience{2'000'000};
 
 Result<Fd> connect_to_node(share::Deadline until) {
   const char* const named = std::getenv("VMM_NODE_SOCKET");
-  const auto sockets = named != nullptr && *named != '\0' ? std::vector<std::string>{named}
-                                                          : usual_service_sockets();
+  const bool is_named = named != nullptr && *named != '\0';
+  // Errors refer to the paths.
+  static const auto sockets = is_named ? std::vector<std::string>{named} : usual_service_sockets();
+  Error problem{.kind = ErrorKind::NotFound,
+                .doing = asking_node,
+                .subject = "no cuvmmd listens at the usual places; VMM_NODE_SOCKET names another"};
   for (const std::string& path : sockets) {
     auto socket = share::connect_to(path, until);
     if (socket.ok()) return socket;
+    if (!is_named && socket.error().kind == ErrorKind::NotFound) continue;
+    problem = socket.error();
+    problem.doing = asking_node;
+    problem.subject = path.c_str();
   }
-  return Error{.kind = ErrorKind::NotFound,
-               .doing = asking_node,
-               .subject = "no cuvmmd listens at the usual places; VMM_NODE_SOCKET names another"};
+  return problem;
 }
 
 Result<void> send_words(const Fd& socket, const ObserverMessage& words) {

@@ -491,6 +491,15 @@ TEST_F(NodeService, ARefusedSetChangesTheCapNeither) {
       << "it would also say how many clients have the new cap";
 }
 
+TEST_F(NodeService, ASetThatReachesNoServiceNamesTheSocketAndTheReason) {
+  const std::string path = file("nobody.sock");
+  RunningProgram set{
+      {CUVMM_BIN "/cuvmm", "set", "a", "--weight", "2"}, {"VMM_NODE_SOCKET=" + path}, file("set")};
+  EXPECT_EQ(set.wait(), 1);
+  const std::string said = read_file("set");
+  EXPECT_NE(said.find(path + ", No such file or directory"), std::string::npos) << said;
+}
+
 TEST_F(NodeService, TermsThatContradictEachOtherAreRefused) {
   start();
   RawClient client = RawClient::at(*this, "trainer");
