@@ -175,8 +175,9 @@ int serve(const DaemonRequest& request) {
       std::printf("%s: %s\n", is_host ? "host" : ("device " + std::to_string(place - 1)).c_str(),
                   print_size(facts.capacity).c_str());
     }
-    std::printf("guaranteed: %s to %zu rules\n", print_size(settings.read.guaranteed()).c_str(),
-                settings.read.rules.size());
+    const std::size_t rules = settings.read.rules.size();
+    std::printf("guaranteed: %s by %zu %s\n", print_size(settings.read.guaranteed()).c_str(), rules,
+                rules == 1 ? "rule" : "rules");
     return 0;
   }
 
@@ -206,8 +207,8 @@ int serve(const DaemonRequest& request) {
 int run(int count, char** words) {
   DaemonRequest request;
   CLI::App app{
-      "cuvmmd decides which programs on this machine hold how much GPU memory, and asks "
-      "one for memory that another one needs.",
+      "cuvmmd decides which programs on this machine hold how much GPU memory, and reclaims it "
+      "from one for another.",
       "cuvmmd"};
   app.set_version_flag("--version", "cuvmmd " CUVMM_VERSION_STRING);
   app.add_option("--socket", request.socket,
@@ -221,12 +222,12 @@ int run(int count, char** words) {
                  "what clients may have of a device together, as 0=24G; else all of it")
       ->type_name("DEVICE=SIZE");
   app.add_option("--time", request.time,
-                 "how programs share the devices' time: off, share, priority or turns; goes before "
+                 "how programs share the devices' time: off, share, priority or turns; overrides "
                  "the configuration's [time] policy")
       ->type_name("POLICY");
   app.add_option("--deep-pause-after", request.deep_pause_after,
-                 "take a paused program's contexts and modules off its devices too, once none of "
-                 "its calls has waited for so long, as 10m, or off; goes before the "
+                 "take a paused program's contexts and modules off its devices too once, for this "
+                 "long (10m), none of its calls has had to wait; off: never. Overrides the "
                  "configuration's deep_pause_after")
       ->type_name("TIME");
   CLI::Option* const sim =
