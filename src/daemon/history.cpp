@@ -30,6 +30,7 @@ void NodeHistory::note(const NodeEvent& event, const Decisions& decisions, Micro
   add(NodeEventKind::Left, left->client, now);
   clients_.erase(left->client);
   std::erase_if(waiting_, [&](const auto& one) { return one.first.first == left->client; });
+  std::erase_if(reclaims_, [&](const auto& one) { return one.first.first == left->client; });
 }
 
 NodeHistory::Known* NodeHistory::find(ClientId client) {
@@ -71,6 +72,7 @@ std::vector<NodeEventSample> NodeHistory::events(Microseconds now) const {
 NodeEventSample& NodeHistory::add(NodeEventKind kind, ClientId client, Microseconds now) {
   Happened& one = events_.emplace_back();
   if (events_.size() > most_events) events_.pop_front();
+  one.client = client;
   one.at = now;
   one.sample.number = ++last_number_;
   one.sample.kind = kind;
@@ -94,9 +96,8 @@ void NodeHistory::before(const ClientCame& event, Microseconds now) {
 
 // The client never joined, so it will not leave either.
 void NodeHistory::note_refused(ClientId client) {
-  const std::string label = label_of(client);
   const auto joined = std::find_if(events_.rbegin(), events_.rend(), [&](const Happened& one) {
-    return one.sample.kind == NodeEventKind::Joined && one.sample.client == label;
+    return one.sample.kind == NodeEventKind::Joined && one.client == client;
   });
   if (joined != events_.rend()) {
     joined->sample.outcome = "refused";
@@ -149,7 +150,7 @@ void NodeHistory::after(const LeaseRefused& decision, Microseconds now) {
                           .cause = observe::name_of(decision.why),
                           .asked = decision.bytes,
                           .took_us = now - since};
-  if (!note_again(refused, now)) {
+  if (!note_again(decision.client, refused, now)) {
     NodeEventSample& sample = add(NodeEventKind::Refused, decision.client, now);
     refused.number = sample.number;
     refused.user = sample.user;
@@ -159,14 +160,13 @@ void NodeHistory::after(const LeaseRefused& decision, Microseconds now) {
 }
 
 // Merge repeated refusals, so that a client that keeps asking does not crowd out other events.
-bool NodeHistory::note_again(const NodeEventSample& refused, Microseconds now) {
+bool NodeHistory::note_again(ClientId client, const NodeEventSample& refused, Microseconds now) {
   constexpr std::size_t looked_at = 8;
   const std::size_t count = std::min(events_.size(), looked_at);
   for (auto one = events_.rbegin(); one != events_.rbegin() + static_cast<long>(count); ++one) {
     NodeEventSample& before = one->sample;
-    if (before.kind != refused.kind || before.client != refused.client ||
-        before.device != refused.device || before.cause != refused.cause ||
-        before.asked != refused.asked) {
+    if (before.kind != refused.kind || one->client != client || before.device != refused.device ||
+        before.cause != refused.cause || before.asked != refused.asked) {
       continue;
     }
     ++before.times;
@@ -177,22 +177,25 @@ bool NodeHistory::note_again(const NodeEventSample& refused, Microseconds now) {
   return false;
 }
 
-NodeHistory::Happened* NodeHistory::find_reclaim(ClientId client, Revision revision) {
-  const std::string label = label_of(client);
-  for (auto one = events_.rbegin(); one != events_.rend(); ++one) {
-    if (one->revision == revision && revision != 0 && one->sample.client == label) return &*one;
-  }
-  return nullptr;
+NodeEventSample* NodeHistory::find_shown(std::uint64_t event) {
+  const std::uint64_t oldest = last_number_ - events_.size() + 1;
+  return event < oldest ? nullptr : &events_[event - oldest].sample;
 }
 
 void NodeHistory::after(const ReclaimRequested& decision, Microseconds now) {
+  const std::string place = names_.place(decision.place);
   NodeEventSample& sample = add(NodeEventKind::Reclaimed, decision.client, now);
-  sample.device = names_.place(decision.place);
+  sample.device = place;
   sample.cause = observe::name_of(decision.step);
   sample.asked = decision.bytes;
   if (decision.asker) sample.other = label_of(*decision.asker);
-  events_.back().revision = decision.revision;
-  events_.back().step = decision.step;
+  // Once it is asked again, it no longer answers what it has missed.
+  std::erase_if(reclaims_, [&](const auto& one) {
+    const auto& [key, reclaim] = one;
+    return key.first == decision.client && reclaim.is_overdue && reclaim.place == place;
+  });
+  reclaims_[{decision.client, decision.revision}] = {
+      .event = sample.number, .place = place, .step = decision.step, .began = now};
 }
 
 // A pause in progress returns memory as it releases it.
@@ -200,30 +203,39 @@ void NodeHistory::before(const LeaseReturned& event, Microseconds) {
   Known* const known = find(event.client);
   if (known == nullptr) return;
   const std::string place = names_.place(event.place);
-  const auto open = std::find_if(events_.begin(), events_.end(), [&](const Happened& one) {
-    return one.is_open_pause() && one.sample.client == known->label && one.sample.device == place;
+  const auto open = std::find_if(reclaims_.begin(), reclaims_.end(), [&](const auto& one) {
+    const auto& [key, reclaim] = one;
+    return key.first == event.client && reclaim.step == ReclaimStep::Pause && !reclaim.is_overdue &&
+           reclaim.place == place;
   });
-  if (open != events_.end()) add_returned(*open, *known, event.bytes);
+  if (open != reclaims_.end()) add_returned(open->second, *known, event.bytes);
 }
 
 void NodeHistory::before(const ReclaimAnswered& event, Microseconds) {
-  Happened* const open = find_reclaim(event.client, event.revision);
+  const auto found = reclaims_.find({event.client, event.revision});
   Known* const known = find(event.client);
-  if (open != nullptr && known != nullptr) add_returned(*open, *known, event.returned);
+  if (found == reclaims_.end() || known == nullptr) return;
+  add_returned(found->second, *known, event.returned);
+  if (found->second.is_overdue) reclaims_.erase(found);
 }
 
-void NodeHistory::add_returned(Happened& reclaim, Known& by, Size bytes) {
-  reclaim.sample.bytes += bytes;
-  by.tally.reclaims[{reclaim.sample.device, reclaim.step}].bytes += bytes;
+void NodeHistory::add_returned(const Reclaim& reclaim, Known& by, Size bytes) {
+  if (NodeEventSample* const shown = find_shown(reclaim.event)) shown->bytes += bytes;
+  by.tally.reclaims[{reclaim.place, reclaim.step}].bytes += bytes;
 }
 
 void NodeHistory::after(const ReclaimEnded& decision, Microseconds now) {
-  Happened* const open = find_reclaim(decision.client, decision.revision);
+  const auto found = reclaims_.find({decision.client, decision.revision});
   Known* const known = find(decision.client);
-  if (open == nullptr || known == nullptr) return;
-  open->sample.outcome = observe::name_of(decision.how);
-  open->sample.took_us = now - open->at;
-  ++known->tally.reclaims[{open->sample.device, open->step}].ended[decision.how];
+  if (found == reclaims_.end() || known == nullptr) return;
+  Reclaim& reclaim = found->second;
+  if (NodeEventSample* const shown = find_shown(reclaim.event)) {
+    shown->outcome = observe::name_of(decision.how);
+    shown->took_us = now - reclaim.began;
+  }
+  ++known->tally.reclaims[{reclaim.place, reclaim.step}].ended[decision.how];
+  reclaim.is_overdue = decision.how == ReclaimEnd::Expired;
+  if (!reclaim.is_overdue) reclaims_.erase(found);
 }
 
 void NodeHistory::after(const TurnStarted& decision, Microseconds now) {

@@ -54,15 +54,19 @@ class NodeHistory {
     node::Microseconds since = 0;
   };
   struct Happened {
+    node::ClientId client = 0;
     observe::NodeEventSample sample;
     node::Microseconds at = 0;
-    node::Revision revision = 0;  // of a reclaim request
-    node::ReclaimStep step = {};
-
-    bool is_open_pause() const {
-      return revision != 0 && step == node::ReclaimStep::Pause && sample.outcome.empty();
-    }
   };
+  // A reclaim request that has not ended, or that the client may still answer late.
+  struct Reclaim {
+    std::uint64_t event = 0;  // its number
+    std::string place;
+    node::ReclaimStep step = {};
+    node::Microseconds began = 0;
+    bool is_overdue = false;
+  };
+  using Reclaims = std::map<std::pair<node::ClientId, node::Revision>, Reclaim>;
 
   void before(const node::ClientCame& event, node::Microseconds now);
   void before(const node::LeaseRequested& event, node::Microseconds now);
@@ -84,16 +88,19 @@ class NodeHistory {
 
   void note_refused(node::ClientId client);
   Known* find(node::ClientId client);
-  Happened* find_reclaim(node::ClientId client, node::Revision revision);
-  void add_returned(Happened& reclaim, Known& by, Size bytes);
+  // Returns nullptr if the event is too old to be shown.
+  observe::NodeEventSample* find_shown(std::uint64_t event);
+  void add_returned(const Reclaim& reclaim, Known& by, Size bytes);
   void note_wait(node::ClientId client, node::RequestId request, node::Microseconds now);
-  bool note_again(const observe::NodeEventSample& refused, node::Microseconds now);
+  bool note_again(node::ClientId client, const observe::NodeEventSample& refused,
+                  node::Microseconds now);
   observe::NodeEventSample& add(observe::NodeEventKind kind, node::ClientId client,
                                 node::Microseconds now);
 
   const Names names_;
   std::map<node::ClientId, Known> clients_;
   std::map<std::pair<node::ClientId, node::RequestId>, Waiting> waiting_;
+  Reclaims reclaims_;
   std::deque<Happened> events_;
   std::uint64_t last_number_ = 0;
 };

@@ -143,6 +143,26 @@ TEST_F(History, RecordsWhoGaveMemoryToWhom) {
   EXPECT_EQ(reclaims.ended.at(ReclaimEnd::Applied), 1u);
 }
 
+TEST_F(History, CountsReclaimsThatOutlastTheEventsShown) {
+  history_.note(ClientCame{1, {}, {}}, {}, 0);
+  history_.note(ClientCame{2, {}, {}}, {}, 0);
+  history_.note(TimePassed{}, {ReclaimRequested{1, 5, 1, ReclaimStep::Pause, 8 * MiB}}, second);
+  history_.note(TimePassed{}, {ReclaimRequested{1, 6, 1, ReclaimStep::Cache, 8 * MiB}}, second);
+  for (int i = 0; i < 300; ++i) history_.note(TimePassed{}, {TurnStarted{2, second}}, second);
+  history_.note(LeaseReturned{1, 1, 2 * MiB}, {}, second);
+  history_.note(ReclaimAnswered{1, 5, 1, ReclaimOutcome::Applied, 6 * MiB},
+                {ReclaimEnded{1, 5, ReclaimEnd::Applied}}, second);
+  history_.note(TimePassed{}, {ReclaimEnded{1, 6, ReclaimEnd::Expired}}, second);
+  history_.note(ReclaimAnswered{1, 6, 1, ReclaimOutcome::Applied, MiB}, {}, second);
+  const auto reclaims = history_.tally_of(1, 0).reclaims;
+  const auto& pause = reclaims.at({"GPU-1", ReclaimStep::Pause});
+  EXPECT_EQ(pause.bytes, 8 * MiB);
+  EXPECT_EQ(pause.ended.at(ReclaimEnd::Applied), 1u);
+  const auto& cache = reclaims.at({"GPU-1", ReclaimStep::Cache});
+  EXPECT_EQ(cache.bytes, MiB) << "an answer after the deadline counts too";
+  EXPECT_EQ(cache.ended.at(ReclaimEnd::Expired), 1u);
+}
+
 TEST_F(History, CountsATurnWhileItLasts) {
   history_.note(ClientCame{1, {}, {}}, {}, 0);
   history_.note(TimePassed{}, {TurnStarted{1, second}}, second);
