@@ -85,11 +85,12 @@ NodeEventSample& NodeHistory::add(NodeEventKind kind, ClientId client, Microseco
 
 void NodeHistory::before(const ClientCame& event, Microseconds now) {
   Known known{.label = names_.name(event.client), .user = names_.user(event.client)};
-  const bool is_taken = std::any_of(clients_.begin(), clients_.end(), [&](const auto& one) {
-    return one.second.label == known.label;
-  });
-  // Connection IDs are never reused.
-  if (is_taken) known.label += "#" + std::to_string(event.client);
+  const auto is_taken = [&](const std::string& label) {
+    return std::any_of(clients_.begin(), clients_.end(),
+                       [&](const auto& one) { return one.second.label == label; });
+  };
+  // Another client may have chosen the name that this makes.
+  while (is_taken(known.label)) known.label += "#" + std::to_string(event.client);
   clients_.insert_or_assign(event.client, std::move(known));
   add(NodeEventKind::Joined, event.client, now);
 }

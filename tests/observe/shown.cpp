@@ -183,6 +183,16 @@ TEST_F(History, NamesTheSecondOfANameByItsNumberAndKeepsNoDepartedOnes) {
   EXPECT_EQ(history_.label_of(3), "a");
 }
 
+TEST(HistoryOfChosenNames, GivesNoTwoClientsTheSameLabel) {
+  daemon::NodeHistory history{{.name = [](ClientId id) { return id == 1 ? "a#3" : "a"; },
+                               .user = [](ClientId) { return uid_t{1}; },
+                               .place = [](PlaceId) { return std::string{"GPU-1"}; }}};
+  for (const ClientId id : {1, 2, 3}) history.note(ClientCame{id, {}, {}}, {}, 0);
+  EXPECT_EQ(history.label_of(1), "a#3");
+  EXPECT_EQ(history.label_of(2), "a");
+  EXPECT_EQ(history.label_of(3), "a#3#3");
+}
+
 TEST_F(History, CountsTheSameRefusalAgainAndAgainAsOneEvent) {
   history_.note(ClientCame{1, {}, {}}, {}, 0);
   for (RequestId i = 1; i <= 50; ++i) {
