@@ -122,11 +122,22 @@ void WebServer::make_room() {
   slowest->socket.close();
 }
 
+// A client that has sent its request may shut down its side. A stream's client has gone then: it
+// would hold one of the few streams until a write fails.
+bool WebServer::awaits_answer(const Connection& connection) {
+  return connection.stage == Stage::Waiting ||
+         (connection.stage == Stage::Writing && !connection.unsent.empty());
+}
+
 void WebServer::read(Connection& connection) {
   if (connection.is_over) return;
   std::array<char, 4096> data{};
   const ssize_t got = ::recv(connection.socket.number(), data.data(), data.size(), 0);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (got == 0 && !connection.has_said_all && awaits_answer(connection)) {
+    connection.has_said_all = true;
+    return renew_watch(connection);
+  }
   if (got <= 0) {
     connection.is_over = true;
     return;
@@ -303,8 +314,14 @@ void WebServer::write(Connection& connection) {
   const bool wants_room = !connection.unsent.empty();
   if (connection.wants_room == wants_room) return;
   connection.wants_room = wants_room;
+  renew_watch(connection);
+}
+
+// The end of the input would be reported again and again.
+void WebServer::renew_watch(Connection& connection) const {
   epoll_event event{};
-  event.events = EPOLLIN | EPOLLRDHUP | (wants_room ? std::uint32_t{EPOLLOUT} : 0U);
+  if (!connection.has_said_all) event.events |= EPOLLIN | EPOLLRDHUP;
+  if (connection.wants_room) event.events |= EPOLLOUT;
   event.data.ptr = &connection;
   ::epoll_ctl(epoll_.number(), EPOLL_CTL_MOD, connection.socket.number(), &event);
 }

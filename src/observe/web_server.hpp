@@ -45,6 +45,7 @@ class WebServer {
     WebViewer viewer = {};
     std::string unsent = {};
     std::uint64_t until_us = 0;  // its deadline
+    bool has_said_all = false;   // its side is shut down
     bool wants_room = false;
     bool is_due = false;  // waits for the figures being collected
     bool is_over = false;
@@ -57,6 +58,7 @@ class WebServer {
 
   void accept(const WebListener& listener);
   void make_room();
+  static bool awaits_answer(const Connection& connection);
   void read(Connection& connection);
   void answer(Connection& connection);
   // Returns nothing if it has refused the request.
@@ -70,6 +72,7 @@ class WebServer {
   void deliver();
   void send_event(Connection& connection, const std::string& state);
   void write(Connection& connection);
+  void renew_watch(Connection& connection) const;
   void tick();
   void set_timer() const;
   void close_finished_connections();

@@ -227,6 +227,13 @@ class Requests(WebTest):
         self.assertIn(b"200 OK", head)
         self.assertEqual(body, b"")
 
+    def test_a_client_that_shuts_down_its_side_gets_its_answer(self):
+        server = self.serve()
+        for path in (b"/", b"/metrics"):
+            answer = ask_raw(server.port, b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path, shuts_down=True)
+            self.assertTrue(answer.startswith(b"HTTP/1.1 200 OK"), (path, answer[:60]))
+        self.assertEqual(ask_raw(server.port, b"GET / HTTP/1.1\r\n", shuts_down=True), b"")
+
     def test_the_page_may_load_nothing_from_elsewhere(self):
         answer = ask_raw(self.serve().port, b"GET / HTTP/1.1\r\nHost: [::1]:80\r\n\r\n")
         self.assertIn(b"default-src 'none'", answer)

@@ -127,10 +127,12 @@ class WebTest(CliTest):
         return body
 
 
-def ask_raw(port, request):
+def ask_raw(port, request, shuts_down=False):
     """Returns the answer to these bytes, read until the other side closes."""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(request)
+        if shuts_down:
+            connection.shutdown(socket.SHUT_WR)
         answer = b""
         while True:
             try:
