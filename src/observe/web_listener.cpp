@@ -205,17 +205,19 @@ std::optional<uid_t> user_of_loopback_peer(const Fd& connection) {
       ::getpeername(connection.number(), there.generic(), &there.size) != 0) {
     return {};
   }
-  // The other end's line has the two addresses swapped. Only established sockets (01) count, since
-  // a socket that its process has closed is listed as root's.
-  const std::string wanted = " " + as_kernel_writes(there) + " " + as_kernel_writes(here) + " 01 ";
+  // The other end's line has the two addresses swapped. A socket that its process has closed does
+  // not count: it is listed as root's, with the inode 0. One that is only shut down keeps its own.
+  const std::string wanted = " " + as_kernel_writes(there) + " " + as_kernel_writes(here) + " ";
   std::ifstream table{here.storage.ss_family == AF_INET6 ? "/proc/net/tcp6" : "/proc/net/tcp"};
   for (std::string line; std::getline(table, line);) {
     const std::size_t found = line.find(wanted);
     if (found == std::string::npos) continue;
     unsigned user = 0;
-    // Queues, timer and retransmissions come before the user.
-    if (std::sscanf(line.c_str() + found + wanted.size(), "%*s %*s %*s %u", &user) == 1)
-      return user;
+    unsigned long inode = 0;
+    // The state, queues, timer and retransmissions come before the user, a timeout after it.
+    const char* const rest = line.c_str() + found + wanted.size();
+    const bool is_read = std::sscanf(rest, "%*s %*s %*s %*s %u %*s %lu", &user, &inode) == 2;
+    if (is_read && inode != 0) return user;
   }
   return {};
 }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "observe/http_request.hpp"
 #include "observe/web_listener.hpp"
@@ -105,6 +108,28 @@ TEST(WebAddresses, AreAPortOfLoopbackUnlessTheySayMore) {
        {"", "host:80", "1.2.3.4:", "1.2.3.4:70000", ":80", "[::1]", "-1"}) {
     EXPECT_EQ(read(wrong), "(none)") << wrong;
   }
+}
+
+TEST(LoopbackPeers, AreKnownUntilTheyClose) {
+  const Fd listening{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  ASSERT_EQ(::bind(listening.number(), generic, size), 0);
+  ASSERT_EQ(::listen(listening.number(), 1), 0);
+  ASSERT_EQ(::getsockname(listening.number(), generic, &size), 0);
+  Fd client{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  ASSERT_EQ(::connect(client.number(), generic, size), 0);
+  const Fd accepted{::accept4(listening.number(), nullptr, nullptr, SOCK_CLOEXEC)};
+  EXPECT_EQ(observe::user_of_loopback_peer(accepted), ::geteuid());
+  ASSERT_EQ(::shutdown(client.number(), SHUT_WR), 0);
+  EXPECT_EQ(observe::user_of_loopback_peer(accepted), ::geteuid())
+      << "it still waits for an answer";
+  client.close();
+  EXPECT_EQ(observe::user_of_loopback_peer(accepted), std::nullopt)
+      << "it would be taken for root's";
 }
 
 }  // namespace
