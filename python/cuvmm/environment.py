@@ -8,11 +8,7 @@ import re
 from typing import Mapping, MutableMapping, Optional, Union
 
 from . import places
-
-_OPTIONS = ("mode", "limit", "trace_file", "stacks", "log_level", "log_file", "grow", "cache", "free", "wait",
-            "compact", "spill", "spill_peers", "spill_move", "control", "publish", "pause_ahead",
-            "resize", "schedule", "schedule_window", "client", "priority", "weight", "node",
-            "node_socket", "node_wait", "name", "group", "guarantee", "cap")
+from ._options import as_text, variables_of
 
 # Variables that make PyTorch (whose variable has two names) and JAX request stream-ordered memory
 # from the driver. Either all of a framework's variables are set, or none.
@@ -40,13 +36,6 @@ def _preload(variables: MutableMapping[str, str], library: str) -> None:
     variables["LD_PRELOAD"] = ":".join([*known[:at], library, *known[at:]])
 
 
-def _as_text(value: object) -> str:
-    """Returns an option's value as the library reads it: True and False become on and off."""
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return str(value)
-
-
 def env(base: Optional[Mapping[str, str]] = None, *, sim: Union[bool, Mapping[str, object]] = False,
         frameworks: bool = False, **options: object) -> dict[str, str]:
     """Returns a copy of `base` (default: this process's environment) for a program run under cuvmm.
@@ -58,25 +47,20 @@ def env(base: Optional[Mapping[str, str]] = None, *, sim: Union[bool, Mapping[st
 
     `options` are cuvmm's options in lower case without VMM_: mode, limit, trace_file and so on.
     True and False mean on and off: `control=True` lets pause() and resume() reach the program. An
-    unknown option raises TypeError.
+    unknown option raises TypeError, and an invalid value ValueError.
 
     `sim` selects the simulated driver; a mapping gives its settings, such as {"memory": "8G"}.
     `frameworks` makes PyTorch and JAX use stream-ordered memory, unless their allocator variables
     are already set.
     """
-    unknown = sorted(set(options) - set(_OPTIONS))
-    if unknown:
-        raise TypeError(f"cuvmm has no option {', '.join(unknown)}; there are "
-                        f"{', '.join(_OPTIONS)}")
+    own = variables_of(options)
     variables = dict(os.environ if base is None else base)
     _preload(variables, places.preload_library())
     if sim or isinstance(sim, Mapping):
         _first_in(variables, "LD_LIBRARY_PATH", places.sim_folder())
-    for name, value in options.items():
-        if value is not None:
-            variables[f"VMM_{name.upper()}"] = _as_text(value)
+    variables.update(own)
     for name, value in (sim.items() if isinstance(sim, Mapping) else ()):
-        variables[f"VMM_SIM_{name.upper()}"] = _as_text(value)
+        variables[f"VMM_SIM_{name.upper()}"] = as_text(value)
     if frameworks:
         for settings in _FRAMEWORKS:
             if not any(name in variables for name, _ in settings):

@@ -20,6 +20,8 @@ BUILD = Path(os.environ.get("CUVMM_BUILD", "build")).resolve()
 sys.path.insert(0, str(ROOT / "python"))
 sys.path.insert(0, str(ROOT / "tests" / "cli"))
 import cuvmm  # noqa: E402
+import cuvmm.ray  # noqa: E402
+from cuvmm import _options  # noqa: E402
 from histories import fragmented  # noqa: E402
 
 SIM = {"memory": "64M"}
@@ -71,6 +73,41 @@ class Commands(unittest.TestCase):
         self.assertEqual(variables["VMM_SIM_MEMORY"], "8G")
         self.assertEqual(variables["VMM_SIM_DEVICES"], "2")
         self.assertIn("sim", variables["LD_LIBRARY_PATH"])
+
+    def test_env_and_a_ray_share_refuse_invalid_values(self):
+        for name, value in (("limit", "banana"), ("limit", 0.5), ("limit", True), ("weight", 0),
+                            ("cap", 0), ("cap", 101), ("guarantee", "x"), ("wait", 5),
+                            ("stacks", 0), ("spill", "off:1G"), ("spill_peers", "1,1")):
+            for make in (lambda **options: cuvmm.env({}, **options),
+                         lambda **options: cuvmm.ray.share(0.25, **options)):
+                with self.assertRaisesRegex(ValueError, f"invalid {name}: .*; allowed: "):
+                    make(**{name: value})
+        with self.assertRaisesRegex(TypeError, "no option speed"):
+            cuvmm.env({}, speed=3)
+
+    def test_env_knows_every_option_and_what_it_allows(self):
+        table = (ROOT / "docs" / "options.md").read_text(encoding="utf-8")
+        rows = re.findall(r"^\| `VMM_(?!SIM_)(\w+)` \|[^|]*\| ([^|]*) \|", table, re.M)
+        self.assertEqual({name: kind.allowed for name, kind in _options.OPTIONS.items()},
+                         {name.lower(): allowed for name, allowed in rows})
+
+    def test_env_accepts_exactly_the_values_that_the_library_accepts(self):
+        values = ["0", "1", "-1", "100", "-100", "101", "10000", "10001", "1023", "1024", "0,1",
+                  "1,0, 2", "1,1", "1,", "8G", "8 g", "1.5GiB", " 2M ", "0.5", "8.0", "1.0001B", "8X",
+                  "8Gi", "8iB", "16E", "15E", "18446744073709551615", "18446744073709551616",
+                  "50%", "100.0%", "100.5%", "101%", "50 %", "0%", "%", "none", "Unlimited", "1.",
+                  ".5G", "1s", "50US", "1.5h", "24h", "24.1h", "1d", "0us", "0.0", "-1s", "on", "OFF",
+                  "all", "auto", "host", "host:32G", "auto:50%", "peer:none", "peer: 1G", "host:",
+                  "off:1G", "monitor", "VMM ", "tight", "require", "fair", "debug", "banana", "٣",
+                  "1_000", "+1", "1e9", "\t1", "0.0001K"]
+        for value in values:
+            given = {**os.environ, **{f"VMM_{name.upper()}": value for name in _options.OPTIONS
+                                      if name != "log_file"}}
+            said = subprocess.run([BUILD / "bin" / "cuvmm", "config"], env=given, check=False,
+                                  capture_output=True).stderr.decode()
+            for name, kind in _options.OPTIONS.items():
+                self.assertEqual(kind.accepts(value), f"VMM_{name.upper()}: " not in said,
+                                 f"{name}={value!r}: {said}")
 
     def test_another_process_can_be_paused_listed_and_resumed(self):
         program = subprocess.Popen(

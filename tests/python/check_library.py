@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
 import cuvmm  # noqa: E402
-from cuvmm import _capi, environment  # noqa: E402
+from cuvmm import _capi  # noqa: E402
 
 MIB = 1 << 20
 IS_PRELOADED = os.environ["CUVMM_TEST_ENGINE"] == "preloaded"
@@ -108,11 +108,6 @@ class Interface(unittest.TestCase):
                      cuvmm.ResizableBuffer, cuvmm.SharedBuffer, cuvmm.ShareHost,
                      cuvmm.ShareSession, cuvmm.SharedImport, cuvmm.SharedMapping, cuvmm.Client):
             self.assertTrue(hasattr(kind, "__enter__") and hasattr(kind, "__exit__"), kind)
-
-    def test_env_knows_every_option(self):
-        text = (ROOT / "src" / "base" / "options.def").read_text(encoding="utf-8")
-        there_are = set(re.findall(r'^CUVMM_OPTION\(\w+,\s*"VMM_(\w+)"', text, re.M))
-        self.assertEqual({name.upper() for name in environment._OPTIONS}, there_are)
 
 
 class Resizing(unittest.TestCase):
