@@ -18,7 +18,8 @@ from .errors import CuvmmError, NotFound, OutOfPhysicalMemory, TimedOut
 PathLike = Union[str, "os.PathLike[str]"]
 
 # Error texts of the command line and the exceptions for them; otherwise CuvmmError.
-_SAID = (("no such process", NotFound), ("not found", NotFound), ("timed out", TimedOut),
+_SAID = (("no such process", NotFound), ("not found", NotFound), ("no control socket", NotFound),
+         ("timed out", TimedOut),
          ("out of memory", OutOfPhysicalMemory), ("No such file", FileNotFoundError))
 
 

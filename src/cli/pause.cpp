@@ -91,6 +91,11 @@ void print_deep(int process, const DeepPauseOutcome& outcome) {
   print_times(process, ("off the device: " + left + "contexts and modules").c_str(), outcome.times);
 }
 
+// A process that is missing or has no control socket is named by its subject alone.
+std::string why_unreachable(const Error& error) {
+  return error.kind == ErrorKind::NotFound ? error.subject : error.text();
+}
+
 nlohmann::json as_json(int process, const Result<ControlAnswer>& answer) {
   const ControlAnswer said = answer.ok() ? *answer : ControlAnswer{};
   const bool done = said.outcome == ControlOutcome::Done;
@@ -107,7 +112,8 @@ nlohmann::json as_json(int process, const Result<ControlAnswer>& answer) {
           {"copies_us", said.copies_us},
           {"maps_us", said.maps_us},
           {"chunks_us", said.chunks_us},
-          {"text", printable(answer.ok() ? std::string{said.text.data()} : answer.error().text())}};
+          {"text", printable(answer.ok() ? std::string{said.text.data()}
+                                         : why_unreachable(answer.error()))}};
 }
 
 void add_times(nlohmann::json& one, const CheckpointTimes& times) {
@@ -205,7 +211,7 @@ int tell_one(const PauseRequest& request, int process, Duration timeout, nlohman
   if (!answer.ok() && has_ended_meanwhile(request, process, answer.error())) return 0;
   nlohmann::json& one = all.emplace_back(as_json(process, answer));
   if (told.times) add_times(one, *told.times);
-  if (!answer.ok()) return complain(process, answer.error().text());
+  if (!answer.ok()) return complain(process, why_unreachable(answer.error()));
   if (!told.why_off_devices.empty()) {
     one["text"] = printable(told.why_off_devices);
     return complain(process, told.why_off_devices + "; it stays paused, off its devices");
@@ -327,12 +333,12 @@ int tell_all(const PauseRequest& request) {
   return status;
 }
 
-CLI::App* add(CLI::App& app, const char* name, const char* text,
+CLI::App* add(CLI::App& app, const char* name, const char* text, const char* timeout,
               const std::shared_ptr<PauseRequest>& request, int& exit_status) {
   CLI::App* command = app.add_subcommand(name, text);
   command->add_option("process", request->processes, "process numbers")->type_name("PID");
   command->add_flag("--all", request->all, "every process of this user that accepts it");
-  command->add_option("--timeout", request->timeout, "how long to wait for running work")
+  command->add_option("--timeout", request->timeout, timeout)
       ->type_name("TIME")
       ->capture_default_str();
   command->add_flag("--json", request->json, "print one JSON object");
@@ -348,35 +354,34 @@ void add_pause(CLI::App& app, int& exit_status) {
   pause->what = ControlWhat::Pause;
   CLI::App* const command =
       add(app, "pause", "move a process's device memory to the host and block its CUDA calls",
-          pause, exit_status);
+          "how long to wait for running work", pause, exit_status);
   command
       ->footer(
           "Examples:\n"
           "  cuvmm run --control -- ./program &    a program that can be paused, also as $!\n"
-          "  cuvmm pause --list                    which there are\n"
+          "  cuvmm pause --list                    lists them\n"
           "  cuvmm pause 4711                      its memory leaves the device, its CUDA calls "
           "block\n"
           "  cuvmm pause --deep 4711               its contexts and modules leave as well\n"
           "  cuvmm pause --all --timeout 60s       every program of this user\n"
           "\n"
-          "Exit status: 0, or 1 where a program was not paused: it continues as if nothing had "
-          "been\n"
-          "asked, unless the message says otherwise; with --deep 3 where a program is paused, but "
-          "its\n"
-          "contexts and modules stay.")
+          "Exit status: 0, or 1 if a program was not paused; it continues unaffected, unless the\n"
+          "message says otherwise; with --deep 3 if a program is paused, but its contexts and\n"
+          "modules stay.")
       ->add_flag("--strict", pause->strict, "refuse if some memory cannot leave the device");
   command->add_flag("--deep", pause->deep,
                     "then take contexts and modules off the device too (driver 570 or newer)");
   auto resume = std::make_shared<PauseRequest>();
   resume->what = ControlWhat::Resume;
-  add(app, "resume", "move a paused process's memory back and let it continue", resume, exit_status)
+  add(app, "resume", "move a paused process's memory back and let it continue",
+      "how long to wait for the answer, besides 10m for copies", resume, exit_status)
       ->footer(
           "Examples:\n"
           "  cuvmm resume 4711             all of its memory returns to the device\n"
           "  cuvmm resume 4711 --partly    continue with what fits, the rest on the host\n"
           "  cuvmm resume --all\n"
           "\n"
-          "Exit status: 0, or 1 where a program could not be resumed: it stays paused.")
+          "Exit status: 0, or 1 if a program could not be resumed; it stays paused.")
       ->add_flag("--partly", resume->partly,
                  "continue with what fits the device, the rest on the host");
 }

@@ -132,7 +132,7 @@ Result<Fd> reach(pid_t process, Deadline until) {
   if (by_name.error().kind != ErrorKind::NotFound) return by_name.error();
   return Error{.kind = ErrorKind::NotFound,
                .doing = controlling,
-               .subject = "it has no control socket (VMM_CONTROL=on opens one)"};
+               .subject = "it has no control socket; start it with `cuvmm run --control`"};
 }
 
 }  // namespace
