@@ -22,7 +22,7 @@ std::string system_text(int code) {
   return ::strerror_r(code, buffer, sizeof buffer);
 }
 
-// The part in parentheses: the subject and the error codes.
+// The subject and the error codes.
 std::string details(const Error& error) {
   std::string text;
   const auto add = [&text](const std::string& part) {
@@ -78,8 +78,13 @@ const char* name_of(ErrorKind kind) {
 std::string Error::text() const {
   std::string text;
   if (says_something(doing)) text = std::string(doing) + ": ";
-  text += name_of(kind);
-  if (const std::string brackets = details(*this); !brackets.empty()) text += " (" + brackets + ")";
+  const std::string more = details(*this);
+  if (kind == ErrorKind::SystemFailed && system_code != 0) {
+    text += more;  // says why by itself
+  } else {
+    text += name_of(kind);
+    if (!more.empty()) text += " (" + more + ")";
+  }
 
   if (kind == ErrorKind::NotAvailable) {  // both values are versions here
     if (asked != 0) text += ", needs CUDA " + version_text(asked);

@@ -78,7 +78,7 @@ TEST(Error, IsOneReadableLine) {
   EXPECT_EQ(Error::invalid("create chunk", "the size is zero").text(),
             "create chunk: invalid argument (the size is zero)");
   const Error no_file{.kind = ErrorKind::SystemFailed, .system_code = ENOENT, .doing = "open file"};
-  EXPECT_EQ(no_file.text(), "open file: refused by the system (No such file or directory)");
+  EXPECT_EQ(no_file.text(), "open file: No such file or directory");
   const Error limit{.kind = ErrorKind::OutOfMemory,
                     .doing = "take chunk",
                     .subject = "the limit",

@@ -200,8 +200,7 @@ TEST_F(TraceReading, OtherFilesAreRefusedInOneLine) {
     write_file(path, content);
     EXPECT_EQ(refusal_of(path), "read trace: invalid argument (not a trace of cuvmm)");
   }
-  EXPECT_EQ(refusal_of(in_folder("none")),
-            "open trace: refused by the system (No such file or directory)");
+  EXPECT_EQ(refusal_of(in_folder("none")), "open trace: No such file or directory");
   EXPECT_EQ(refusal_of(folder_.path()), "read trace: invalid argument (not a plain file)");
   ASSERT_EQ(::mkfifo(in_folder("pipe").c_str(), 0600), 0);
   EXPECT_EQ(refusal_of(in_folder("pipe")), "read trace: invalid argument (not a plain file)");
