@@ -72,7 +72,9 @@ Result<Nvml> Nvml::load(const char* library) {
   auto calls = std::make_unique<Calls>();
   calls->library = ::dlopen(library, RTLD_NOW | RTLD_LOCAL);
   if (calls->library == nullptr) {
-    return Error{.kind = ErrorKind::NotFound, .doing = "load NVML", .subject = "libnvidia-ml.so.1"};
+    return Error{.kind = ErrorKind::NotFound,
+                 .doing = "load NVML",
+                 .subject = "libnvidia-ml.so.1; without a card, use --sim=card=NAME,memory=8G"};
   }
   const bool has_all = calls->find(calls->init, "nvmlInit_v2") &&
                        calls->find(calls->count, "nvmlDeviceGetCount_v2") &&
