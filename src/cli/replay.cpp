@@ -146,7 +146,7 @@ int replay_trace(const ReplayWords& words, const CLI::App& command) {
   std::optional<ReplayLimit> limit;
   if (!words.limit.empty()) {
     const auto parsed = ReplayLimit::parse(words.limit);
-    if (!parsed) return tell(exit_usage, "--limit " + words.limit, parsed.error().text());
+    if (!parsed) return tell(exit_usage, "--limit " + words.limit, parsed.error().subject);
     limit = *parsed;
   }
   say_what_has_no_effect(command, settings->name);

@@ -10,7 +10,8 @@ Result<ReplayLimit> ReplayLimit::parse(std::string_view text) {
   ReplayLimit limit;
   if (text.empty() || upper(text.back()) != 'X') {
     limit.bytes_ = TRY(parse_size(text));
-    if (limit.bytes_ < usual_granule) return Error::invalid("read limit", "less than 2 MiB");
+    if (limit.bytes_ < usual_granule)
+      return Error::invalid("read limit", "the limit must be at least 2 MiB");
     return limit;
   }
   std::string_view rest = text;
@@ -18,7 +19,7 @@ Result<ReplayLimit> ReplayLimit::parse(std::string_view text) {
   if (!number || rest.size() != 1) return Error::invalid("read limit", "not a number before an x");
   if (number->whole > most) return Error::invalid("read limit", "too large");
   limit.billionths_ = number->whole * Decimal::scale + number->fraction;
-  if (limit.billionths_ == 0) return Error::invalid("read limit", "nothing at all");
+  if (limit.billionths_ == 0) return Error::invalid("read limit", "the limit must be more than 0");
   return limit;
 }
 

@@ -97,9 +97,9 @@ const char* name_of(FileKind kind) {
     case FileKind::OtherTable:
       return "a table, but not one of PyTorch's memory history or of RMM's";
     case FileKind::Unknown:
-      return "of an unknown kind";
+      return "in an unknown format";
   }
-  return "of an unknown kind";
+  return "in an unknown format";
 }
 
 }  // namespace cuvmm::replay

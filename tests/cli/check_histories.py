@@ -137,7 +137,7 @@ class Snapshots(CliTest):
             pass
         with zipfile.ZipFile(self.path("model.pt"), "w") as archive:
             archive.writestr("data.pkl", b"x")
-        for name, kind in (("plain", "it is of an unknown kind"), ("model.json", "it is JSON"),
+        for name, kind in (("plain", "it is in an unknown format"), ("model.json", "it is JSON"),
                            ("long.json", "it is JSON"),
                            (os.path.join(BUILD, "bin", "cuvmm"), "it is a program"),
                            ("list.pickle", "no memory snapshot of PyTorch's"),

@@ -119,9 +119,9 @@ TEST_F(ReplayReaders, BadLinesAreNamedByTheirNumber) {
 TEST_F(ReplayReaders, WhatIsNoTraceIsRefused) {
   EXPECT_EQ(refusal(""), "read trace: invalid argument (the file is empty)");
   for (const auto& [text, kind] : std::initializer_list<std::pair<std::string, std::string>>{
-           {"hello\n", "of an unknown kind"},
+           {"hello\n", "in an unknown format"},
            {"time_us,action,size\n", "a table, but not one of PyTorch's"},
-           {std::string(1000, '\0'), "of an unknown kind"},
+           {std::string(1000, '\0'), "in an unknown format"},
            {"PK\x03\x04", "a zip archive, as torch.save() writes them"},
            {"{\"a\": 1}\n", "JSON"},
            {"\x7f"
