@@ -89,8 +89,8 @@ inline void print_usage() {
       "                 free; with blocks under 192K, 3G)\n"
       "  --every SIZE   256 bytes are written and looked at so far apart (64K); 256: every byte\n"
       "\n"
-      "Exit status: 0 where the allocation succeeds and all contents are right, 1 where not, 2 on\n"
-      "wrong usage, 3 where there is no card or a call fails.\n");
+      "Exit status: 0 if the allocation succeeds and all contents are right, 1 if not, 2 on wrong\n"
+      "usage, 3 if there is no card or a call fails.\n");
 }
 
 inline Request read_words(int count, char** words) {
@@ -325,7 +325,7 @@ class Comb {
 
   std::string verdict(bool got_it, bool is_right) const {
     if (!is_right) return "FAILED: blocks have lost their contents.";
-    if (!got_it) return "FAILED: the memory is free, and cannot be allocated in one piece.";
+    if (!got_it) return "FAILED: the memory is free, but cannot be allocated in one piece.";
     if (request_.block < 2 * MiB) return "SUCCEEDED: what is free can be allocated in one piece.";
     return "SUCCEEDED: what is free can be allocated in one piece. With blocks of 2 MiB and more "
            "the\n"

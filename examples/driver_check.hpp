@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "driver_calls.hpp"
+
 extern const char* const program;
 
 [[noreturn]] inline void missing_driver(const char* symbol) {
@@ -17,6 +19,9 @@ extern const char* const program;
 
 inline void check(CUresult answer, const char* what) {
   if (answer == CUDA_SUCCESS) return;
-  std::fprintf(stderr, "%s: %s answers %d\n", program, what, static_cast<int>(answer));
+  const char* name = nullptr;
+  CALL(cuGetErrorName)(answer, &name);
+  std::fprintf(stderr, "%s: %s returned %s (CUDA error %d)\n", program, what,
+               name != nullptr ? name : "an unknown error", static_cast<int>(answer));
   std::exit(2);
 }

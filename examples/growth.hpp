@@ -192,7 +192,7 @@ class Growth {
       std::printf("; how much was copied cannot be told, libcuvmm.so is not beside the preload\n");
     }
     std::printf("physical peak %.2f MiB\n", mib(peak_));
-    std::printf(is_right ? "SUCCEEDED: every byte that was looked at is right.\n"
+    std::printf(is_right ? "SUCCEEDED: every byte checked is correct.\n"
                          : "FAILED: the contents are wrong.\n");
   }
 

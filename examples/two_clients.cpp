@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -33,8 +34,8 @@ constexpr std::uint64_t middle_kernel_ns = 100'000;
 constexpr std::uint64_t usual_long_kernel_ns = 200'000;
 constexpr int most_ahead = 32;  // kernels that the second client has submitted but not waited for
 
-[[noreturn]] void give_up(const char* what, int answer) {
-  std::fprintf(stderr, "two_clients: %s answers %d\n", what, answer);
+[[noreturn]] void give_up(const char* why) {
+  std::fprintf(stderr, "two_clients: %s\n", why);
   std::exit(1);
 }
 
@@ -45,7 +46,11 @@ constexpr int most_ahead = 32;  // kernels that the second client has submitted 
 }
 
 void check(CUresult answer, const char* what) {
-  if (answer != CUDA_SUCCESS) give_up(what, answer);
+  if (answer == CUDA_SUCCESS) return;
+  const char* name = nullptr;
+  CALL(cuGetErrorName)(answer, &name);
+  const std::string error = name != nullptr ? name : "an unknown error";
+  give_up((std::string{what} + " returned " + error).c_str());
 }
 #define CHECK(name, ...)                               \
   do {                                                 \
@@ -106,8 +111,8 @@ class MaybeClient {
   MaybeClient(bool wanted, const Claims& claims) {
     if (!wanted) return;
     auto made = cuvmm::Client::create(claims.name, claims.priority, claims.weight);
-    if (!made.ok()) give_up(made.error().message(), 0);
-    if (!made->bind().ok()) give_up("bind", 0);
+    if (!made.ok()) give_up(made.error().message());
+    if (!made->bind().ok()) give_up("this thread cannot be bound to a client");
     client_.push_back(std::move(*made));
   }
 
@@ -208,7 +213,8 @@ void work(const Device& device, const Setting& setting, const std::atomic<bool>&
 class Scheduled {
  public:
   explicit Scheduled(cuvmm::Policy policy) : policy_(policy) {
-    if (policy_ != cuvmm::Policy::Off && !cuvmm::set_policy(policy_).ok()) give_up("set_policy", 0);
+    if (policy_ != cuvmm::Policy::Off && !cuvmm::set_policy(policy_).ok())
+      give_up("the policy cannot be set");
   }
   ~Scheduled() {
     if (policy_ != cuvmm::Policy::Off)

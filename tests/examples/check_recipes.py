@@ -66,7 +66,7 @@ class Recipes(unittest.TestCase):
     def test_a_project_can_be_tested_without_a_card(self):
         said, errors = self.followed("Test a CUDA project without a GPU")
         self.assertEqual(said.count("all of 3 steps found what they had written"), 4)
-        self.assertIn("cuMemAlloc answers 2", errors)
+        self.assertIn("cuMemAlloc returned CUDA_ERROR_OUT_OF_MEMORY", errors)
 
 
 if __name__ == "__main__":

@@ -25,11 +25,11 @@ case $example in
     expect off 0 "1000000 sums, 0 of them wrong" --sim
     expect vmm 0 "1000000 sums, 0 of them wrong" --sim ;;
   frag_test_runtime)
-    expect off 1 "FAILED: the memory is free, and cannot be allocated in one piece" --sim=memory=64M
+    expect off 1 "FAILED: the memory is free, but cannot be allocated in one piece" --sim=memory=64M
     expect vmm 0 "SUCCEEDED: what is free can be allocated in one piece" --sim=memory=64M ;;
   resize_test_runtime)
     words=(--largest 256M)
-    expect off 0 "SUCCEEDED: every byte that was looked at is right" --sim=memory=1G
-    expect vmm 0 "SUCCEEDED: every byte that was looked at is right" --sim=memory=1G ;;
+    expect off 0 "SUCCEEDED: every byte checked is correct" --sim=memory=1G
+    expect vmm 0 "SUCCEEDED: every byte checked is correct" --sim=memory=1G ;;
   *) fail "there is no example '$example'" ;;
 esac

@@ -23,7 +23,7 @@ TEST(FragTest, FailsNativelyAndSaysSo) {
   EXPECT_TRUE(says(finished, "2048 blocks of 512 KiB"));
   EXPECT_TRUE(says(finished, "out of memory"));
   EXPECT_TRUE(says(finished, "1024 of 1024"));
-  EXPECT_TRUE(says(finished, "FAILED: the memory is free, and cannot be allocated in one piece."));
+  EXPECT_TRUE(says(finished, "FAILED: the memory is free, but cannot be allocated in one piece."));
 }
 
 TEST(FragTest, SucceedsUnderCuvmmAndSaysSo) {
