@@ -192,7 +192,10 @@ int give_advice(const AdviseRequest& request) {
   std::optional<ReplayLimit> limit;
   if (!request.limit.empty()) {
     const auto parsed = ReplayLimit::parse(request.limit);
-    if (!parsed) return fail(exit_usage, "--limit " + request.limit, parsed.error());
+    if (!parsed) {
+      say("--limit " + request.limit + ": " + parsed.error().subject);
+      return exit_usage;
+    }
     limit = *parsed;
   }
   const auto trace = replay::read_trace(request.trace);
@@ -232,11 +235,10 @@ void add_advise(CLI::App& app, int& exit_status) {
       app.add_subcommand("advise", "recommend an allocator, a limit and settings for a trace");
   command->footer(
       "TRACE is what `cuvmm replay` plays: a trace of cuvmm, a memory snapshot or history of\n"
-      "PyTorch, a log of RMM. It is played to each policy that makes sense for it, without a "
-      "limit\n"
-      "and with some. \"unlimited\" is what a policy takes without a limit, \"least that "
-      "suffices\"\n"
-      "the least of the tried limits with which it serves everything.\n"
+      "PyTorch, a log of RMM. cuvmm replays it under each applicable policy, without a limit and\n"
+      "with several. \"unlimited\" is what a policy uses without a limit; \"least that suffices\" "
+      "is\n"
+      "the smallest of the tried limits under which every request succeeds.\n"
       "\n"
       "Examples:\n"
       "  cuvmm advise snapshot.pickle                   after an out-of-memory error in PyTorch\n"
@@ -244,8 +246,7 @@ void add_advise(CLI::App& app, int& exit_status) {
       "  cuvmm advise --json run.trace | jq .verdict\n"
       "\n"
       "Verdicts: fits, nothing_to_gain, expandable_segments, cuvmm, spill, too_fragmented.\n"
-      "PyTorch's allocators are models; what the context and libraries take of a card is in no\n"
-      "trace.\n"
+      "PyTorch's allocators are models; no trace records the memory of contexts and libraries.\n"
       "\n"
       "Exit status: 0 with any advice; 1 when the trace cannot be read; 2 on wrong usage.");
   command

@@ -209,8 +209,8 @@ void add_cdi(CLI::App& app, int& exit_status) {
       ->capture_default_str();
   command
       ->add_option("--preload", request->preload,
-                   "how programs in the container load cuvmm: by /etc/ld.so.preload, which holds "
-                   "whatever a program does to its environment, or by LD_PRELOAD")
+                   "how programs in the container load cuvmm: by /etc/ld.so.preload, which works "
+                   "even if a program clears its environment, or by LD_PRELOAD")
       ->check(CLI::IsMember({"file", "environment"}))
       ->type_name("file|environment")
       ->capture_default_str();

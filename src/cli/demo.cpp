@@ -119,8 +119,8 @@ class Demo {
 
   void say_where_the_pictures_are() const {
     heading(
-        "shown: memory that no longer fitted anywhere was put together, without a change to "
-        "the program");
+        "shown: scattered free memory served one large allocation, without a change to the "
+        "program");
     for (const std::string& picture : pictures_) fmt::print("  {}\n", picture);
     if (pictures_.empty()) {
       fmt::print("  the traces are in {}; `cuvmm plot` draws them\n", request_.folder);
@@ -140,7 +140,7 @@ void add_demo(CLI::App& app, int& exit_status) {
   auto request = std::make_shared<DemoRequest>();
   CLI::App* command = app.add_subcommand("demo", "show what cuvmm does, with pictures");
   command->footer(
-      "Runs a program that fails for want of contiguous memory, natively and under cuvmm, and "
+      "Runs a program that fails for lack of contiguous memory, natively and under cuvmm, and "
       "draws\n"
       "both. On the card where there is one, else on the simulated driver; nothing is changed.\n"
       "\n"
@@ -149,7 +149,7 @@ void add_demo(CLI::App& app, int& exit_status) {
   command->add_option("-o,--output", request->folder, "where traces and pictures go")
       ->type_name("FOLDER")
       ->capture_default_str();
-  command->add_flag("--sim", request->simulated, "on the simulated driver in any case");
+  command->add_flag("--sim", request->simulated, "always use the simulated driver");
   command->add_flag("--no-pictures", request->no_pictures, "only run the programs");
   command->callback([request, &exit_status] {
     std::error_code error;

@@ -60,7 +60,7 @@ void add_metrics(CLI::App& app, int& exit_status) {
       "docs/metrics.md says what each means.");
   command->add_flag("--openmetrics", request->open_metrics, "in OpenMetrics' format");
   command->add_flag("--list", request->list,
-                    "name, type, unit, labels and meaning of each metric, by tabs");
+                    "name, type, unit, labels and meaning of each metric, separated by tabs");
   command->callback([request, &exit_status] {
     exit_status = request->list ? list_metrics() : print_once(*request);
   });

@@ -192,12 +192,14 @@ void add_stats(CLI::App& app, int& exit_status) {
       "  cuvmm stats --json run.trace | jq .live_peak_bytes\n"
       "  cuvmm stats --top run.trace       (of `cuvmm run --stacks --trace run.trace`)\n"
       "\n"
-      "Arenas are what stream-ordered memory is cut from, windows serve blocking memory. Of each:\n"
-      "the bytes that the program holds, those that lie free behind it, free ones that were moved\n"
-      "to where they were needed, and live ones that were moved together.\n"
+      "Arenas serve stream-ordered memory, windows serve blocking memory. For each: bytes that "
+      "the\n"
+      "program holds, free bytes that are mapped, free bytes that were moved, live bytes that "
+      "were\n"
+      "compacted.\n"
       "\n"
       "A trace whose end is missing is read to its last whole record. PyTorch's memory snapshots\n"
-      "and histories and RMM's logs are read too. Exit status: 0, or 1 where nothing can be read.");
+      "and histories and RMM's logs are read too. Exit status: 0, or 1 if nothing can be read.");
   command->add_flag("--json", request->json, "print one flat JSON object");
   command->add_flag("--top", request->top_text,
                     "also show the call stacks that hold most memory at the peak, if the trace has "
