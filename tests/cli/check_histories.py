@@ -222,6 +222,9 @@ class Advise(CliTest):
 
     def test_usage_errors_are_reported(self):
         self.assertEqual(cuvmm("advise", "--limit", "much", "x").returncode, 2)
+        for command in ("advise", "replay"):
+            self.assertEqual(cuvmm(command, "--limit", "1M", "x").stderr,
+                             b"cuvmm: --limit 1M: the limit must be at least 2 MiB\n")
         self.assertEqual(cuvmm("advise").returncode, 2)
 
 

@@ -85,6 +85,9 @@ class Commands(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "no option speed"):
             cuvmm.env({}, speed=3)
 
+    def test_a_ray_worker_of_many_gpus_has_a_weight_that_the_library_accepts(self):
+        self.assertEqual(cuvmm.ray.environment({"num_gpus": 200}, {})["VMM_WEIGHT"], "10000")
+
     def test_env_knows_every_option_and_what_it_allows(self):
         table = (ROOT / "docs" / "options.md").read_text(encoding="utf-8")
         rows = re.findall(r"^\| `VMM_(?!SIM_)(\w+)` \|[^|]*\| ([^|]*) \|", table, re.M)
