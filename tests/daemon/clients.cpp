@@ -482,9 +482,9 @@ TEST_F(NodeService, ARefusedSetChangesTheCapNeither) {
   start();
   RawClient client = RawClient::at(*this, "rank", 100 * MiB);
   ASSERT_TRUE(client.hear<PlaceTerms>());
-  RunningProgram set{{CUVMM_BIN "/cuvmm", "set", "rank", "--cap", "30", "--limit", "64M"},
-                     required(),
-                     file("set")};
+  const std::string cuvmm = CUVMM_BIN "/cuvmm";
+  RunningProgram set{
+      {cuvmm, "set", "rank", "--cap", "30", "--limit", "64M"}, required(), file("set")};
   EXPECT_EQ(set.wait(), 1);
   EXPECT_EQ(read_file("set"),
             "cuvmm: rank: the limit of 64.0 MiB is below the guarantee of 100 MiB\n")
@@ -493,8 +493,9 @@ TEST_F(NodeService, ARefusedSetChangesTheCapNeither) {
 
 TEST_F(NodeService, ASetThatReachesNoServiceNamesTheSocketAndTheReason) {
   const std::string path = file("nobody.sock");
+  const std::string cuvmm = CUVMM_BIN "/cuvmm";
   RunningProgram set{
-      {CUVMM_BIN "/cuvmm", "set", "a", "--weight", "2"}, {"VMM_NODE_SOCKET=" + path}, file("set")};
+      {cuvmm, "set", "a", "--weight", "2"}, {"VMM_NODE_SOCKET=" + path}, file("set")};
   EXPECT_EQ(set.wait(), 1);
   const std::string said = read_file("set");
   EXPECT_NE(said.find(path + ", No such file or directory"), std::string::npos) << said;
