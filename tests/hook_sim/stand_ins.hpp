@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions that the simulated driver lacks, or that it calls at an awkward moment, visible only to
-// the engine, which finds them in the driver's place: just enough to test how the doors handle
-// their answers.
+// Stand-ins for functions that the simulated driver lacks, and for one during which a test has
+// something else happen. Only the engine sees them, in the driver's place. They do just enough to
+// test how the doors handle their answers.
 #pragma once
 
 #include <functional>
@@ -13,8 +13,8 @@ namespace cuvmm::test {
 // A green context; the context that uses it is an ordinary one of the simulated driver.
 CUgreenCtx given_green_context();
 
-// Called once, after the next release of a primary context and before its caller knows of it, as if
-// by another thread.
+// Calls `then` once, after the driver's next release of a primary context and before the call
+// returns, as if another thread had acted at that moment.
 void after_next_release(std::function<void()> then);
 
 }  // namespace cuvmm::test

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Runs the benchmarks on the card, which compare the core with direct driver calls; without those that
+# Runs the benchmarks on the card, which compare the core with direct driver calls, except those that
 # other parts run.
 status=0
 json=$(mktemp -d)
