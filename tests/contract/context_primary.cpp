@@ -121,6 +121,26 @@ TEST_F(PrimaryContexts, AResetEndsItRegardlessOfHolders) {
   EXPECT_EQ(run_child("resets_a_primary_context"), 0);
 }
 
+CHILD_ROLE(compares_the_ids_of_two_lives) {
+  GIVEN(driver().cuInit(0));
+  CUcontext context = nullptr;
+  CUcontext next = nullptr;
+  unsigned long long id = 0;
+  unsigned long long id_of_next = 0;
+  GIVEN(driver().cuDevicePrimaryCtxRetain(&context, device()));
+  GIVEN(driver().cuCtxGetId(context, &id));
+  GIVEN(driver().cuDevicePrimaryCtxRelease(device()));
+
+  GIVEN(driver().cuDevicePrimaryCtxRetain(&next, device()));
+
+  EXPECT_CUDA(driver().cuCtxGetId(next, &id_of_next));
+  EXPECT_NE(id_of_next, id);
+}
+TEST_F(PrimaryContexts, HasAnotherIdAfterItsEnd) {
+  NEEDS_CALL(cuCtxGetId);
+  EXPECT_EQ(run_child("compares_the_ids_of_two_lives"), 0);
+}
+
 CHILD_ROLE(keeps_virtual_memory_beyond_its_context) {
   GIVEN(driver().cuInit(0));
   CUcontext context = nullptr;
