@@ -19,6 +19,7 @@ _SIZE = re.compile(rf" *{_NUMBER} *(?:B|([KMGTPE])(?:i?B)?)? *", re.I | re.A)
 _SHARE = re.compile(rf" *{_NUMBER}% *")
 _TIME = re.compile(rf" *{_NUMBER} *(us|ms|s|m|h)? *", re.I | re.A)
 _MOST_DEVICES = 1024
+MOST_WEIGHT = 10_000
 _DAY_US = 24 * 3600 * 10**6
 _US = {"us": 1, "ms": 10**3, "s": 10**6, "m": 60 * 10**6, "h": 3600 * 10**6}
 
@@ -109,7 +110,7 @@ OPTIONS = {
     "schedule_window": _DURATION,
     "client": _TEXT,
     "priority": _whole(-100, 100),
-    "weight": _whole(1, 10_000),
+    "weight": _whole(1, MOST_WEIGHT),
     "node": _choice("off", "auto", "require"),
     "node_socket": _TEXT,
     "node_wait": _DURATION,

@@ -17,7 +17,7 @@ import numbers
 import os
 from typing import Any, Mapping, Optional, Union
 
-from ._options import variables_of
+from ._options import MOST_WEIGHT, variables_of
 from .environment import env
 
 try:
@@ -30,7 +30,6 @@ PLUGIN = "cuvmm.ray.CuvmmPlugin"
 _PLUGINS = "RAY_RUNTIME_ENV_PLUGINS"
 _SHARE = "CUVMM_RAY_SHARE"  # in a worker: the share that its limit is for
 _WEIGHT_OF_A_CARD = 100
-_MOST_WEIGHT = 10_000
 _LEAST_SHARE = 0.0001       # Ray's own resolution
 
 
@@ -87,7 +86,7 @@ def environment(field: Mapping[str, Any], base: Mapping[str, str]) -> dict[str, 
     if gpus < 1:
         options.setdefault("limit", f"{gpus * 100:.4g}%")
         options.setdefault("group", "none")  # each share is a task's own, not its job's
-    options.setdefault("weight", min(max(1, round(gpus * _WEIGHT_OF_A_CARD)), _MOST_WEIGHT))
+    options.setdefault("weight", min(max(1, round(gpus * _WEIGHT_OF_A_CARD)), MOST_WEIGHT))
     variables = env(base, sim=field.get("sim", False), **options)
     variables[_SHARE] = str(gpus)
     return {name: value for name, value in variables.items() if base.get(name) != value}
