@@ -124,6 +124,17 @@ TEST_F(ArenaTest, AnotherStreamTakesMemoryWhoseWorkIsDone) {
   EXPECT_EQ(world.given_block(2 * MiB, 2).address(), address);
 }
 
+// A free range whose use becomes impossible while it is looked at must not be taken for a place.
+TEST_F(ArenaTest, TheSearchAsksAboutEachRangeOnce) {
+  ArenaWorld& world = given({.limit_granules = 4});
+  world.order.let_waits_succeed(false);
+  world.free(world.given_block(world.granules(2), 1), 1);
+  world.order.alternate_can_follow();
+  const Result<Block*> block = world.arena().allocate(world.granules(4), 2);
+  ASSERT_FALSE(block.ok());
+  EXPECT_EQ(block.error().kind, ErrorKind::OutOfMemory);
+}
+
 TEST_F(ArenaTest, MemoryFreedOnAnotherStreamBelongsToThatStream) {
   ArenaWorld& world = given();
   Block& block = world.given_block(2 * MiB, 1);

@@ -30,6 +30,9 @@ class FakeOrder final : public StreamOrder {
   // Leaves freed memory to its stream alone, like a pool without opportunistic reuse.
   void keep_to_streams() { keeps_to_streams_ = true; }
 
+  // Makes can_follow() answer yes and no in turn, as when captures begin and end meanwhile.
+  void alternate_can_follow() { can_follow_alternates_ = true; }
+
   // The state on the device, whether the arena knows it or not.
   bool is_over(const FreeTicket& freed) const;
   int looks() const { return looks_; }
@@ -39,6 +42,9 @@ class FakeOrder final : public StreamOrder {
   bool is_done(const FreeTicket& freed) const override;
   bool is_free_for_anyone(const FreeTicket& freed) const override {
     return keeps_to_streams_ ? freed.is_for_anyone() : is_done(freed);
+  }
+  bool can_follow(const FreeTicket&, StreamId) const override {
+    return can_follow_alternates_ && follow_questions_++ % 2 == 0;
   }
   void look(StreamId stream) override;
   bool wait(const FreeTicket& freed, std::uint64_t until) override;
@@ -56,6 +62,8 @@ class FakeOrder final : public StreamOrder {
   std::map<std::pair<StreamId, StreamId>, std::uint64_t> ordered_;
   std::atomic<bool> waits_succeed_{true};
   std::atomic<bool> keeps_to_streams_{false};
+  std::atomic<bool> can_follow_alternates_{false};
+  mutable std::atomic<int> follow_questions_{0};
   std::atomic<int> looks_{0};
   std::atomic<int> waits_{0};
 };

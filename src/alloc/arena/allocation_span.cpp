@@ -33,32 +33,39 @@ bool AllocationSpanSearch::is_part(const Tile* tile) const {
   return is_within(wanted_.reach, range) && may_use(range, wanted_.stream, order_, wanted_.use);
 }
 
-// Returns false if another hole of the run covers it.
+// Returns false if another hole of the run covers it. Each range is asked about only once: the
+// answers change while other threads submit work, begin captures or set attributes of the pool.
 bool AllocationSpanSearch::collect_run(Range& hole) {
   const bool all = wanted_.effort == Effort::All;
-  std::size_t walk = all ? endless : usual_walk;
-  Tile* first = &hole;
-  for (; walk != 0 && is_part(first->before); --walk) {
-    first = first->before;
-    if (all && first->kind == TileKind::Hole) return false;
-  }
-  walk = all ? endless : usual_walk;
   run_.clear();
+  run_.push_back({&hole});
+  std::size_t walk = all ? endless : usual_walk;
+  for (Tile* tile = hole.before; walk != 0 && is_part(tile); tile = tile->before, --walk) {
+    if (all && tile->kind == TileKind::Hole) return false;
+    run_.push_back({static_cast<Range*>(tile)});
+  }
+  std::reverse(run_.begin(), run_.end());
+  walk = all ? endless : usual_walk;
+  for (Tile* tile = hole.after; walk != 0 && is_part(tile); tile = tile->after, --walk) {
+    run_.push_back({static_cast<Range*>(tile)});
+  }
+  add_up_run();
+  return true;
+}
+
+void AllocationSpanSearch::add_up_run() {
   Size holes = 0;
   Size whole = 0;
-  bool is_beyond = false;  // past `hole`
-  for (Tile* tile = first; is_part(tile); tile = tile->after) {
-    if (is_beyond && walk-- == 0) break;
-    is_beyond |= tile == &hole;
-    Range& range = static_cast<Range&>(*tile);
-    run_.push_back({&range, holes, whole});
-    if (range.kind == TileKind::Hole) {
-      holes += range.size();
-    } else if (wanted_.spare != unlimited && is_idle(range, order_)) {
-      whole += whole_.of(range).size;
+  for (Part& part : run_) {
+    part.holes_before = holes;
+    part.whole_before = whole;
+    if (part.range->kind == TileKind::Hole) {
+      holes += part.range->size();
+    } else if (wanted_.spare != unlimited && is_idle(*part.range, order_)) {
+      part.whole = whole_.of(*part.range);
+      whole += part.whole.size;
     }
   }
-  return true;
 }
 
 void AllocationSpanSearch::consider_run_of(Range& hole) {
@@ -108,12 +115,9 @@ Size AllocationSpanSearch::holes_up_to(Size offset, Edge edge) const {
 }
 
 // An edge within a chunk takes the whole chunk.
-Size AllocationSpanSearch::whole_up_to(Size offset, Edge edge) {
+Size AllocationSpanSearch::whole_up_to(Size offset, Edge edge) const {
   const Part& part = part_at(offset);
-  if (part.range->kind != TileKind::Free || !is_idle(*part.range, order_)) {
-    return part.whole_before;
-  }
-  const Stretch whole = whole_.of(*part.range);
+  const Stretch& whole = part.whole;
   if (whole.size == 0 || offset <= whole.offset) return part.whole_before;
   if (offset >= whole.end()) return part.whole_before + whole.size;
   const Stretch cut = whole_.at(edge == Edge::Begin ? offset : offset - 1).where();

@@ -85,8 +85,9 @@ class AllocationSpanSearch {
   // One of several adjacent free ranges and holes, in address order.
   struct Part {
     Range* range;
-    Size holes_before;  // bytes of holes, and of whole chunks, lower in the run
-    Size whole_before;
+    Stretch whole{};        // the whole chunks that could leave or move, if memory is scarce
+    Size holes_before = 0;  // bytes of holes, and of whole chunks, lower in the run
+    Size whole_before = 0;
   };
   struct Rated {
     Stretch where;
@@ -102,10 +103,11 @@ class AllocationSpanSearch {
   bool is_part(const Tile* tile) const;
   void consider_run_of(Range& hole);
   bool collect_run(Range& hole);
+  void add_up_run();
   void consider(Size begin);
   const Part& part_at(Size offset) const;
   Size holes_up_to(Size offset, Edge edge) const;
-  Size whole_up_to(Size offset, Edge edge);
+  Size whole_up_to(Size offset, Edge edge) const;
   std::vector<Gap> gaps_of(const Stretch& where) const;
 
   Size run_begin() const { return run_.front().range->begin(); }
