@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the benchmarks of two builds, so that a change that costs time shows before it lands.
 
-    tools/compare_builds.py BEFORE AFTER [--rounds N] [--most RATIO] [--json FILE] [PROGRAM …]
+    tools/compare_builds.py BEFORE AFTER [--rounds N] [--filter REGEX] [--most RATIO] [--json FILE]
+                            [PROGRAM …]
 
 Runs each benchmark program that both builds have, or those named (hook, vmm …), in rounds in which the
 builds take turns. Prints for each benchmark the median of the rounds' ratios, after to before, with
-the quartiles, the slowest first. Exits with 1 if a whole quartile range lies above RATIO (1.03).
+the quartiles: the programs one after the other, the slowest benchmark of each first. Exits with 1 if
+a whole quartile range lies above RATIO (1.03).
 """
 import argparse
 import json
@@ -25,13 +27,16 @@ def programs_of(build):
             for file in (build / "bin").glob("cuvmm_bench_*")}
 
 
-def times_of(program, seconds):
+def times_of(program, request):
     """Nanoseconds of each of the program's benchmarks, by name."""
     environment = dict(os.environ, LD_LIBRARY_PATH=str(program.parent.parent / "lib"))
-    run = subprocess.run([program, "--benchmark_format=json", f"--benchmark_min_time={seconds}"],
+    run = subprocess.run([program, "--benchmark_format=json", f"--benchmark_filter={request.filter}",
+                          f"--benchmark_min_time={request.seconds}"],
                          capture_output=True, text=True, check=False, env=environment)
     if run.returncode != 0:
         sys.exit(f"{program} ends with {run.returncode}: {run.stderr[-500:]}")
+    if "{" not in run.stdout:  # the filter leaves none
+        return {}
     rows = json.loads(run.stdout[run.stdout.index("{"):])["benchmarks"]
     repeats = {}
     for row in rows:
@@ -46,15 +51,24 @@ def times_of(program, seconds):
     return {name: statistics.median(times) for name, times in repeats.items()}
 
 
-def compare(before, after, rounds, seconds):
+def compare(before, after, request):
     """Each benchmark's times before and after, a pair for each round."""
     pairs = {}
-    for number in range(rounds):
+    for number in range(request.rounds):
         order = (before, after) if number % 2 == 0 else (after, before)
-        times = {program: times_of(program, seconds) for program in order}
+        times = {program: times_of(program, request) for program in order}
         for name in times[before].keys() & times[after].keys():
             pairs.setdefault(name, []).append((times[before][name], times[after][name]))
     return pairs
+
+
+def row_of(benchmark, times):
+    ratios = [after / before for before, after in times]
+    low, middle, high = (ratios * 3 if len(ratios) == 1 else
+                         statistics.quantiles(ratios, n=4, method="inclusive"))
+    return {"benchmark": benchmark, "ratio": middle, "low": low, "high": high,
+            "before_ns": statistics.median(before for before, _ in times),
+            "after_ns": statistics.median(after for _, after in times)}
 
 
 def main():
@@ -64,6 +78,7 @@ def main():
     parser.add_argument("programs", nargs="*")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.05, help="at least, for each benchmark")
+    parser.add_argument("--filter", default=".", help="the benchmarks to run, as a regular expression")
     parser.add_argument("--most", type=float, default=1.03)
     parser.add_argument("--json")
     request = parser.parse_intermixed_args()
@@ -73,18 +88,14 @@ def main():
         sys.exit(f"not in both builds: {' '.join(sorted(unknown))}; they have {' '.join(names)}")
     rows = []
     for name in request.programs or names:
-        pairs = compare(builds[0][name], builds[1][name], request.rounds, request.seconds)
-        for benchmark, times in sorted(pairs.items()):
-            ratios = [after / before for before, after in times]
-            low, middle, high = (ratios * 3 if len(ratios) == 1 else
-                                 statistics.quantiles(ratios, n=4, method="inclusive"))
-            rows.append({"benchmark": f"{name}: {benchmark}", "ratio": middle, "low": low,
-                         "high": high, "before_ns": statistics.median(t[0] for t in times),
-                         "after_ns": statistics.median(t[1] for t in times)})
-    rows.sort(key=lambda row: -row["ratio"])
-    for row in rows:
-        print(f"{row['ratio']:6.3f} ({row['low']:.3f} to {row['high']:.3f}) "
-              f"{row['before_ns']:>12.1f} -> {row['after_ns']:>12.1f} ns  {row['benchmark']}")
+        pairs = compare(builds[0][name], builds[1][name], request)
+        of_program = sorted((row_of(f"{name}: {benchmark}", times)
+                             for benchmark, times in pairs.items()), key=lambda row: -row["ratio"])
+        for row in of_program:
+            print(f"{row['ratio']:6.3f} ({row['low']:.3f} to {row['high']:.3f}) "
+                  f"{row['before_ns']:>12.1f} -> {row['after_ns']:>12.1f} ns  {row['benchmark']}",
+                  flush=True)
+        rows += of_program
     slower = [row for row in rows if row["low"] > request.most]
     print(f"{len(rows)} benchmarks in {request.rounds} rounds, {len(slower)} slower than "
           f"{request.most} in three quarters of them")
