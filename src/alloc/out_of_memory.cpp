@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdio>
 #include <optional>
+#include <string>
 
 #include "base/clock.hpp"
 #include "base/log.hpp"
@@ -80,16 +81,18 @@ void report_out_of_memory(const Error& error, Size asked, const DeviceMemory& de
     std::snprintf(natively.data(), natively.size(), ", %s taken natively",
                   print_size(native).c_str());
   }
+  const std::string limit =
+      device.limit() == unlimited ? "no limit" : "limit " + print_size(device.limit());
   std::array<char, 64> more{};
   if (*unreported != 0) {
     std::snprintf(more.data(), more.size(), "; %llu more since the last such line",
                   static_cast<unsigned long long>(*unreported));
   }
   CUVMM_LOG(Warning,
-            "device %d: out of memory: %s requested, %s live, %s cached%s, limit %s, largest "
-            "contiguous %s; %s%s%s",
+            "device %d: out of memory: %s requested, %s live, %s cached%s, %s, largest contiguous "
+            "%s; %s%s%s",
             device.ordinal(), print_size(asked).c_str(), print_size(live).c_str(),
-            print_size(cached).c_str(), natively.data(), print_size(device.limit()).c_str(),
+            print_size(cached).c_str(), natively.data(), limit.c_str(),
             print_size(error.available).c_str(), error.tried != 0 ? "tried: " : "",
             *error.subject != '\0' ? error.subject : "nothing could be tried", more.data());
 }

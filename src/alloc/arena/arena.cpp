@@ -52,7 +52,7 @@ Result<Block*> Arena::allocate(Size asked, StreamId stream, MemoryPressure& pres
   if (asked == 0) return Error::invalid("allocate", "no bytes");
   if (size == 0 || size > state_.reservation.size() || size > state_.settings.device_memory) {
     const Holding holding{state_.lock};
-    return builder_.out_of_memory(asked, {.subject = "more than the device has"},
+    return builder_.out_of_memory(asked, {.subject = "more than the device's memory"},
                                   state_.supply().room);
   }
   Holding holding{state_.lock, std::defer_lock};

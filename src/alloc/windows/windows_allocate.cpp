@@ -33,7 +33,7 @@ Result<WindowBlock*> Windows::allocate(Size asked, const GrowHint& grow_hint,
       holding.unlock();
       return Error{.kind = ErrorKind::OutOfMemory,
                    .doing = doing,
-                   .subject = "more than the device has",
+                   .subject = "live memory leaves less than that",
                    .asked = asked,
                    .available = obtainable_bytes()};
     }
