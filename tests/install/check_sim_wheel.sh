@@ -31,6 +31,9 @@ fault=fault=cuMemAlloc:2=CUDA_ERROR_OUT_OF_MEMORY
   fail "the second allocation did not fail"
 [[ $("$own" -c 'import cuvmm_sim; print(cuvmm_sim.env({"A": "B"}, devices=2)["VMM_SIM_DEVICES"])') == 2 ]] ||
   fail "env() does not work"
+options=$(sed -n 's/^CUVMM_OPTION(\([a-z_]*\),.*/\1/p' "$root/src/base/sim_options.def")
+[[ -n $options && $("$own" -c 'import cuvmm_sim; print(*cuvmm_sim.SETTINGS, sep="\n")') == "$options" ]] ||
+  fail "its settings are not those of the driver"
 status_of() { "$@" >/dev/null 2>&1 && echo 0 || echo $?; }
 [[ $(status_of "${sim[@]}" -- sh -c 'exit 7') == 7 ]] || fail "the status is not the command's"
 [[ $(status_of "${sim[@]}" nonsense -- true) == 2 ]] || fail "nonsense was taken as settings"
