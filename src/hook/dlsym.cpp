@@ -9,10 +9,12 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/log.hpp"
 #include "base/processor.h"
 #include "base/text.hpp"
 #include "hook/door_of.hpp"
 #include "hook/nvml.hpp"
+#include "hook/unlisted.hpp"
 
 extern "C" {
 // Used by the assembly below: the function that it calls and the jump target.
@@ -191,11 +193,27 @@ void* door_of_nvmls(void** library, const char* name) {
   return nullptr;
 }
 
+// Only the caller's own lookup finds what its scope has under the name, so no entry can take the
+// function's place, and its calls would not be seen.
+void end_coverage_if_of_driver(const char* name) {
+  if (HookBypass::is_active() || !hook_coverage().is_whole() || !driver_has(name)) return;
+  const int kept_errno = errno;
+  if (settle_and_end_coverage_of_process()) {
+    CUVMM_LOG(
+        Info,
+        "function=%s is unknown to this version and is looked up in a scope: hook coverage is "
+        "no longer full",
+        name);
+  }
+  errno = kept_errno;
+}
+
 void* door_of_drivers(void** library, const char* name) {
   if (*library == RTLD_DEFAULT || *library == RTLD_NEXT) {
     // cuvmm's exported symbols are found like any others. But a program that only checks whether a
     // driver is present must not mistake them for one.
     if (has_door(name) && !driver_has(name)) *library = library_without_driver();
+    if (is_unlisted(name)) end_coverage_if_of_driver(name);
     return nullptr;
   }
   const FoundSymbol found = door_for_symbol(*library, name, cuvmm_next_dlsym);

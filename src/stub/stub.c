@@ -268,7 +268,9 @@ void* cuvmm_stub_decide_dlsym(void** library, const char* name) {
   const int kept_errno = __errno_location != NULL ? *__errno_location() : 0;
   void* const loaded = if_loaded(file);
   const int is_scope = *library == DEFAULT_SCOPE || *library == NEXT_SCOPE;
-  void* const found = is_scope ? NULL : next(*library, name);
+  // A scope has the stub's own doors. The engine must know of any other function of the driver.
+  void* const searched = is_scope ? (has_door(name) ? NULL : loaded) : *library;
+  void* const found = searched != NULL ? next(searched, name) : NULL;
   if (loaded == NULL) {
     // A program that only checks for a driver must not mistake our doors for one.
     if (is_scope ? has_door(name) : is_of_the_stub(found)) {

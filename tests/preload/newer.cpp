@@ -34,6 +34,14 @@ TEST(NewerDriver, KeepsMemoryThatALinkedFunctionOfALibraryOpenedLaterUses) {
   expect_same({"late", library_of_programs("newer_user")});
 }
 
+// What a lookup in a scope finds depends on the caller, so the program gets the function itself.
+TEST(NewerDriver, KeepsMemoryThatAFunctionFoundInAScopeUses) {
+  for (const char* const scope : {"default", "next"}) {
+    SCOPED_TRACE(scope);
+    expect_same({scope});
+  }
+}
+
 // Such a library finds the driver's functions past cuvmm's.
 TEST(DeepBinding, OfALibraryKeepsTheMemoryThatItUses) {
   expect_same({"deep", library_of_programs("deep_user")});
