@@ -51,6 +51,9 @@ TEST_F(Semantics, ErrorsOfTheDriverAreReportedAtTheCall) {
   CUdeviceptr memory = 0;
   ASSERT_CUDA(hooked().cuMemAlloc(&memory, 4096));
   EXPECT_NE(hooked().cuMemsetD32Async(memory + 2, 0, 4, stream), CUDA_SUCCESS);
+  EXPECT_NE(hooked().cuMemsetD2D8Async(memory, 16, 0, 32, 4, stream), CUDA_SUCCESS);
+  EXPECT_NE(hooked().cuMemsetD2D32Async(memory, 66, 0, 8, 4, stream), CUDA_SUCCESS);
+  EXPECT_NE(hooked().cuMemsetD2D16(memory, 65, 0, 8, 4), CUDA_SUCCESS);
   EXPECT_NE(hooked().cuMemFreeAsync(memory + 64, stream), CUDA_SUCCESS);
   EXPECT_CUDA(hooked().cuMemFreeAsync(memory, stream));
   // The error comes from the call itself or, if the first free has not been issued yet, from the

@@ -67,21 +67,6 @@ CUresult copy_waiting(const Forward<call>& forward, Size size, Arguments... argu
   return make_in_turn(mode, mode.request(call, kind_of(call, size), size), forward, arguments...);
 }
 
-template <Call call, class... Arguments>
-CUresult set(const Forward<call>& forward, CUdeviceptr address, Size aligned_to, Size span,
-             CUstream stream, Arguments... arguments) {
-  const DispatchMode mode = dispatch_mode(forward, stream);
-  const Request request = mode.request(call, kind_of(call, span), span);
-  Engine& engine = forward.engine();
-  const auto is_on_device = [&] {
-    const MemoryOfCall memory = look_up(engine, address, span, Touch::Write);
-    return memory.kind == CopyMemory::OnDevice && memory.device == mode.stream->device;
-  };
-  const bool later = mode.is_open_to_queue && address % aligned_to == 0 && is_on_device();
-  return later ? queue_as_it_is(mode, request, forward, arguments...)
-               : make_in_turn(mode, request, forward, arguments...);
-}
-
 // The bytes from the first to the last; ~0, larger than any memory, on overflow.
 Size span_of(Size pitch, Size width_in_bytes, Size height) {
   if (height == 0 || width_in_bytes == 0) return 0;
@@ -93,6 +78,38 @@ Size span_of(Size pitch, Size width_in_bytes, Size height) {
 Size in_bytes(Size count, Size each) {
   Size bytes = 0;
   return __builtin_mul_overflow(count, each, &bytes) ? ~Size{0} : bytes;
+}
+
+// What a set writes, as far as the driver checks it at the call.
+struct SetShape {
+  Size span;
+  bool is_valid;  // aligned, and the rows do not overlap
+};
+
+SetShape one_row(CUdeviceptr address, Size element, Size count) {
+  return {.span = in_bytes(count, element), .is_valid = address % element == 0};
+}
+
+SetShape many_rows(CUdeviceptr address, Size pitch, Size element, Size width, Size height) {
+  const Size row = in_bytes(width, element);
+  const bool is_valid_pitch = height <= 1 || (pitch % element == 0 && pitch >= row);
+  return {.span = span_of(pitch, row, height),
+          .is_valid = address % element == 0 && is_valid_pitch};
+}
+
+template <Call call, class... Arguments>
+CUresult set(const Forward<call>& forward, CUdeviceptr address, const SetShape& shape,
+             CUstream stream, Arguments... arguments) {
+  const DispatchMode mode = dispatch_mode(forward, stream);
+  const Request request = mode.request(call, kind_of(call, shape.span), shape.span);
+  Engine& engine = forward.engine();
+  const auto is_on_device = [&] {
+    const MemoryOfCall memory = look_up(engine, address, shape.span, Touch::Write);
+    return memory.kind == CopyMemory::OnDevice && memory.device == mode.stream->device;
+  };
+  const bool later = mode.is_open_to_queue && shape.is_valid && is_on_device();
+  return later ? queue_as_it_is(mode, request, forward, arguments...)
+               : make_in_turn(mode, request, forward, arguments...);
 }
 
 // One side of a 2D copy: everything between its first byte and its last.
@@ -201,27 +218,25 @@ CUVMM_SCHEDULE(cuMemcpy3DAsync_v2, const CUDA_MEMCPY3D* copy, CUstream stream) {
   return make_in_turn(mode, mode.request(Call::cuMemcpy3DAsync_v2), forward, copy, stream);
 }
 
-#define CUVMM_SCHEDULE_SET(bits, type)                                                          \
-  CUVMM_SCHEDULE(cuMemsetD##bits##_v2, CUdeviceptr address, type value, size_t count) {         \
-    return set(forward, address, sizeof(type), in_bytes(count, sizeof(type)), nullptr, address, \
-               value, count);                                                                   \
-  }                                                                                             \
-  CUVMM_SCHEDULE(cuMemsetD##bits##Async, CUdeviceptr address, type value, size_t count,         \
-                 CUstream stream) {                                                             \
-    return set(forward, address, sizeof(type), in_bytes(count, sizeof(type)), stream, address,  \
-               value, count, stream);                                                           \
-  }                                                                                             \
-  CUVMM_SCHEDULE(cuMemsetD2D##bits##_v2, CUdeviceptr address, size_t pitch, type value,         \
-                 size_t width, size_t height) {                                                 \
-    return set(forward, address, sizeof(type),                                                  \
-               span_of(pitch, in_bytes(width, sizeof(type)), height), nullptr, address, pitch,  \
-               value, width, height);                                                           \
-  }                                                                                             \
-  CUVMM_SCHEDULE(cuMemsetD2D##bits##Async, CUdeviceptr address, size_t pitch, type value,       \
-                 size_t width, size_t height, CUstream stream) {                                \
-    return set(forward, address, sizeof(type),                                                  \
-               span_of(pitch, in_bytes(width, sizeof(type)), height), stream, address, pitch,   \
-               value, width, height, stream);                                                   \
+#define CUVMM_SCHEDULE_SET(bits, type)                                                            \
+  CUVMM_SCHEDULE(cuMemsetD##bits##_v2, CUdeviceptr address, type value, size_t count) {           \
+    return set(forward, address, one_row(address, sizeof(type), count), nullptr, address, value,  \
+               count);                                                                            \
+  }                                                                                               \
+  CUVMM_SCHEDULE(cuMemsetD##bits##Async, CUdeviceptr address, type value, size_t count,           \
+                 CUstream stream) {                                                               \
+    return set(forward, address, one_row(address, sizeof(type), count), stream, address, value,   \
+               count, stream);                                                                    \
+  }                                                                                               \
+  CUVMM_SCHEDULE(cuMemsetD2D##bits##_v2, CUdeviceptr address, size_t pitch, type value,           \
+                 size_t width, size_t height) {                                                   \
+    return set(forward, address, many_rows(address, pitch, sizeof(type), width, height), nullptr, \
+               address, pitch, value, width, height);                                             \
+  }                                                                                               \
+  CUVMM_SCHEDULE(cuMemsetD2D##bits##Async, CUdeviceptr address, size_t pitch, type value,         \
+                 size_t width, size_t height, CUstream stream) {                                  \
+    return set(forward, address, many_rows(address, pitch, sizeof(type), width, height), stream,  \
+               address, pitch, value, width, height, stream);                                     \
   }
 CUVMM_SCHEDULE_SET(8, unsigned char)
 CUVMM_SCHEDULE_SET(16, unsigned short)
