@@ -3,9 +3,8 @@
 
 namespace cuvmm {
 
-void Client::count_issued(Size bytes, std::uint64_t queued_ns) {
+void Client::count_issued(std::uint64_t queued_ns) {
   operations_.fetch_add(1, std::memory_order_relaxed);
-  bytes_.fetch_add(bytes, std::memory_order_relaxed);
   queued_ns_.fetch_add(queued_ns, std::memory_order_relaxed);
   std::uint64_t longest = longest_queued_ns_.load(std::memory_order_relaxed);
   while (longest < queued_ns &&

@@ -54,7 +54,9 @@ class Client {
   void end() { ended_.store(true, std::memory_order_release); }
   bool has_ended() const { return ended_.load(std::memory_order_acquire); }
 
-  void count_issued(Size bytes, std::uint64_t queued_ns);
+  void count_issued(std::uint64_t queued_ns);
+  // Call once the driver has accepted the operation.
+  void count_bytes(Size bytes) { bytes_.fetch_add(bytes, std::memory_order_relaxed); }
   void count_device_time(std::uint64_t ns) { device_ns_.fetch_add(ns, std::memory_order_relaxed); }
   void count_wait_for_room() { waits_for_room_.fetch_add(1, std::memory_order_relaxed); }
   ClientFigures figures() const;

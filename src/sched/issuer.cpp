@@ -216,7 +216,7 @@ void Issuer::issue(LaneState& state, std::uint64_t now) {
   state.issued_at = now;
   state.share_used += state.by_weight(estimate);
   share_of_last_ = state.share_used;
-  lane.client().count_issued(request.bytes, queued);
+  lane.client().count_issued(queued);
   if (request.issued_by == IssuedBy::Caller) {
     close_batch();
     caller_begins();
@@ -227,7 +227,11 @@ void Issuer::issue(LaneState& state, std::uint64_t now) {
     call_.store(static_cast<std::uint32_t>(request.call), std::memory_order_release);
     const CUresult answer = operation.action.make();
     call_.store(no_call_now, std::memory_order_release);
-    if (answer != CUDA_SUCCESS) has_failed(request, answer);
+    if (answer == CUDA_SUCCESS) {
+      lane.client().count_bytes(request.bytes);
+    } else {
+      has_failed(request, answer);
+    }
   }
   if (trace_is_on()) [[unlikely]]
     trace_issued(lane, operation, device_, queued);

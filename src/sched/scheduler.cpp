@@ -205,7 +205,7 @@ void Scheduler::warn_of_long_wait(const QueuePosition& position) {
 }
 
 Scheduler::Turn::Turn(Scheduler& scheduler, Client& client, Request request)
-    : scheduler_(scheduler) {
+    : scheduler_(scheduler), client_(client), bytes_(request.bytes) {
   request.issued_by = IssuedBy::Caller;
   const int device = request.stream->device;
   Lane* lane = scheduler.lane_of(client, device);

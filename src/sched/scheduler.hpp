@@ -71,9 +71,13 @@ class Scheduler {
 
     // False if the caller must keep the order itself.
     bool was_taken() const { return issuer_ != nullptr; }
+    // Call once the driver has accepted the call.
+    void count_bytes() const { client_.count_bytes(bytes_); }
 
    private:
     Scheduler& scheduler_;
+    Client& client_;
+    const Size bytes_;
     Issuer* issuer_ = nullptr;  // nullptr: not taken
     Batch batch_;
     bool is_marked_ = false;

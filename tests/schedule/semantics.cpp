@@ -359,6 +359,20 @@ TEST_F(Semantics, ACallFromWithinAnotherPassesThrough) {
   EXPECT_EQ(client_.get().figures().operations, before);
 }
 
+TEST_F(Semantics, RefusedCallsCopyNoBytes) {
+  CUdeviceptr memory = 0;
+  ASSERT_CUDA(hooked().cuMemAlloc(&memory, 4096));
+  const HookedStream stream;
+  const std::uint64_t before = client_.get().figures().bytes;
+  EXPECT_NE(hooked().cuMemsetD32Async(memory, 0, ~std::size_t{0} / 2, stream), CUDA_SUCCESS);
+  EXPECT_NE(hooked().cuMemsetD8Async(memory, 0, std::size_t{1} << 40, stream), CUDA_SUCCESS);
+  EXPECT_EQ(client_.get().figures().bytes, before);
+  EXPECT_CUDA(hooked().cuMemsetD8Async(memory, 0, 4096, stream));
+  EXPECT_CUDA(hooked().cuStreamSynchronize(stream));
+  EXPECT_EQ(client_.get().figures().bytes, before + 4096);
+  EXPECT_CUDA(hooked().cuMemFree(memory));
+}
+
 // For the thread sanitizer: everything at once.
 TEST_F(Semantics, ThirtyTwoClientsAtOnce) {
   constexpr int clients = 32;

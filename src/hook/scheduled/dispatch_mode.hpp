@@ -105,7 +105,9 @@ CUresult make_in_turn(const DispatchMode& mode, Request request, const Forward<c
   if (!turn.was_taken()) {
     return make_directly(mode, {request.event, request.event_use}, forward, arguments...);
   }
-  return make_now(forward, arguments...);
+  const CUresult answer = make_now(forward, arguments...);
+  if (answer == CUDA_SUCCESS) turn.count_bytes();
+  return answer;
 }
 
 // `later` has its own copies of everything that the call needs.
