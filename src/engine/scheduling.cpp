@@ -132,6 +132,10 @@ void Scheduling::context_ended(CUcontext context) {
   known->kernels.forget_all();
 }
 
+void Scheduling::event_is_shared(CUevent event) {
+  ready_parts().scheduler.event_is_shared(event);
+}
+
 void Scheduling::event_ends(CUevent event) {
   if (Parts* known = parts()) known->scheduler.event_ended(event);
 }

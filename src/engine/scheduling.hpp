@@ -64,6 +64,8 @@ class Scheduling {
   // another thread may get the same handle afterwards.
   void stream_ends(CUstream stream);
   void event_ends(CUevent event);
+  // Call once another process may use the event, whether scheduling is on or not.
+  void event_is_shared(CUevent event);
   void context_ends(CUcontext context);
   void context_stays(CUcontext context);  // the driver refused, or it was not the last release
   void context_ended(CUcontext context);

@@ -373,6 +373,21 @@ TEST_F(Semantics, RefusedCallsCopyNoBytes) {
   EXPECT_CUDA(hooked().cuMemFree(memory));
 }
 
+// Another process may wait for the event as soon as a record of it has returned.
+TEST_F(Semantics, EventsSharedWhileSchedulingIsOffAreNeverQueued) {
+  scheduling().set_policy(Schedule::Off);
+  const HookedStream stream;
+  CUevent event = nullptr;
+  CUipcEventHandle handle{};
+  ASSERT_CUDA(hooked().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS));
+  ASSERT_CUDA(hooked().cuIpcGetEventHandle(&handle, event));
+  scheduling().set_policy(Schedule::Fifo);
+  ASSERT_CUDA(hooked().cuEventRecord(event, stream));
+  EXPECT_EQ(scheduled_.scheduler().context_of(event), nullptr);
+  EXPECT_CUDA(hooked().cuStreamSynchronize(stream));
+  EXPECT_CUDA(hooked().cuEventDestroy(event));
+}
+
 // For the thread sanitizer: everything at once.
 TEST_F(Semantics, ThirtyTwoClientsAtOnce) {
   constexpr int clients = 32;

@@ -108,6 +108,11 @@ CUresult recorded_unseen(const Forward<call>& forward, CUevent event, auto... ar
   return forward(arguments...);
 }
 
+void shared(Engine& engine, CUevent event, const CUipcEventHandle& handle) {
+  engine.scheduling().event_is_shared(event);
+  engine.shares(handle);
+}
+
 template <Call call>
 CUresult used_by_graphs(const Forward<call>& forward, auto... arguments) {
   forward.engine().scheduling().graphs_use_events();
@@ -207,14 +212,14 @@ CUVMM_HOOK(cuGreenCtxRecordEvent, CUgreenCtx context, CUevent event) {
 }
 CUVMM_HOOK(cuIpcGetEventHandle, CUipcEventHandle* handle, CUevent event) {
   const CUresult answer = recorded_unseen(forward, event, handle, event);
-  if (answer == CUDA_SUCCESS) forward.engine().shares(*handle);
+  if (answer == CUDA_SUCCESS) shared(forward.engine(), event, *handle);
   return answer;
 }
 CUVMM_HOOK(cuIpcOpenEventHandle, CUevent* event, CUipcEventHandle handle) {
   const CUresult answer = forward(event, handle);
   StreamClock* clock = clock_of(forward);
   if (clock != nullptr && answer == CUDA_SUCCESS) clock->events().recorded_unseen(*event);
-  if (answer == CUDA_SUCCESS) forward.engine().shares(handle);
+  if (answer == CUDA_SUCCESS) shared(forward.engine(), *event, handle);
   return answer;
 }
 CUVMM_HOOK(cuGraphAddEventRecordNode, CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
