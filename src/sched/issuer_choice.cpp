@@ -39,7 +39,8 @@ void Issuer::gather(std::uint64_t now) {
                            .order = first->order,
                            .waiting_since = std::max(first->submitted_at, state.issued_at),
                            .share_used = state.share_used,
-                           .last_turn = state.last_turn});
+                           .last_turn = state.last_turn,
+                           .place = candidates_.size()});
   }
 }
 
@@ -106,13 +107,12 @@ LaneState* Issuer::decide(std::uint64_t now) {
   const Schedule policy = policy_.load(std::memory_order_relaxed);
   while (!candidates_.empty()) {
     const std::size_t best = choose(policy, candidates_, now);
-    LaneState& state = *waiting_[best].state;
+    LaneState& state = *waiting_[candidates_[best].place].state;
     if (LaneState* needed = first_needed_by(state)) {
       if (keeps_pace(state, now)) return needed;
       break;  // lanes that the policy ranks lower must not overtake it
     }
     candidates_.erase(candidates_.begin() + static_cast<std::ptrdiff_t>(best));
-    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(best));
   }
   for (LaneState& state : lane_states_) {
     if (has_stalled(state, now)) let_through(state, now);

@@ -17,6 +17,7 @@ struct Candidate {
   std::uint64_t waiting_since = 0;  // since its first operation became the first
   std::uint64_t share_used = 0;     // device time by weight
   std::uint64_t last_turn = 0;      // the number of the last choice that picked it
+  std::size_t place = 0;            // among all lanes that wait
 };
 
 // Under `priority`, a client gains one priority step for each such time that it has waited.

@@ -367,6 +367,32 @@ TEST_F(Scheduling, TheWatchdogNamesTheLaneThatWaits) {
   EXPECT_NE(said.find("cuLaunchKernel"), std::string::npos) << said;
 }
 
+// The lane that waits for another device counts as waiting, so its issuing thread rests meanwhile.
+TEST_F(Scheduling, TheWatchdogNamesTheLaneOfAnotherDevice) {
+  Scheduler& scheduler = start({.watchdog = Duration{20'000}});
+  Client& far = scheduler.create_client("far", 0, 1);
+  Client& near = scheduler.create_client("near", 0, 1);
+  const StreamState& there = streams_.add(StreamKind::NonBlocking, 2, 1);
+  const StreamState& here = streams_.add(StreamKind::NonBlocking, 1, 0);
+  const CUevent event = event_number(1);
+  Door door;
+  testing::internal::CaptureStderr();
+  detail::look_at_standard_error();
+  submit(far, on(there), door);
+  submit(far, records(event, there), 1);
+  submit(near, waits_for(event, here), 2);
+  const auto is_anything_said = [] {
+    struct stat captured {};
+    return ::fstat(STDERR_FILENO, &captured) == 0 && captured.st_size != 0;
+  };
+  EXPECT_TRUE(soon(is_anything_said, 2'000));
+  door.open();
+  scheduler.settle_all();
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("lane of client 'near'"), std::string::npos) << said;
+  EXPECT_NE(said.find("lane of client 'far', which is at another device"), std::string::npos);
+}
+
 TEST_F(Scheduling, ManyClientsOfManyThreads) {
   Scheduler& scheduler = start({.policy = Schedule::RoundRobin, .capacity = 32});
   constexpr int clients = 32;
