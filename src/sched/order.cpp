@@ -42,8 +42,15 @@ void Order::submitted(const Request& request, QueuePosition position, QueuePosit
   if (request.call == Call::cuGraphLaunch) note(graphs_, position);
 }
 
+// Streams also end unseen, with their context or thread. Nothing need come after issued work.
+void Order::forget_issued_streams() {
+  std::erase_if(streams_, [](const auto& known) { return unissued(known.second).empty(); });
+  forget_at_ = std::max(few_streams, 2 * streams_.size());
+}
+
 void Order::order_stream(const Request& request, QueuePosition position, QueuePositions& after) {
   const StreamState& stream = *request.stream;
+  if (streams_.size() >= forget_at_) forget_issued_streams();
   QueuePositions& own = streams_[stream.id];
   add(after, own, position.lane);
   note(own, position);

@@ -58,10 +58,13 @@ class Order {
   static void note(QueuePositions& positions, QueuePosition position);
   static void add(QueuePositions& after, const QueuePositions& positions, const Lane* own);
   static QueuePositions unissued(const QueuePositions& positions);
+  void forget_issued_streams();
   void order_stream(const Request& request, QueuePosition position, QueuePositions& after);
   void order_event(const Request& request, QueuePosition position, QueuePositions& after);
 
+  static constexpr std::size_t few_streams = 64;
   std::unordered_map<StreamId, QueuePositions> streams_;
+  std::size_t forget_at_ = few_streams;  // the size of streams_ at which issued ones are forgotten
   std::unordered_map<CUevent, OfEvent> events_;
   std::unordered_map<CUcontext, OfContext> contexts_;
   QueuePositions graphs_;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
-#include <malloc.h>
 
 #include <deque>
 #include <map>
@@ -10,6 +9,7 @@
 #include "alloc/allocation_map.hpp"
 #include "alloc/record_pool.hpp"
 #include "support/scale.hpp"
+#include "unit/heap_in_use.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -31,14 +31,6 @@ struct Held {
   }
   std::uint64_t last_id = 0;
 };
-
-std::size_t heap_in_use() {
-#if __GLIBC_PREREQ(2, 33)
-  return ::mallinfo2().uordblks;
-#else
-  return static_cast<unsigned>(::mallinfo().uordblks);
-#endif
-}
 
 bool try_release(PlainAllocation& allocation) {
   const auto facts = allocation.facts();

@@ -2,6 +2,7 @@
 // What an operation must be issued after, by the rules of streams and events.
 #include <gtest/gtest.h>
 
+#include "unit/heap_in_use.hpp"
 #include "unit/sched_world.hpp"
 
 namespace cuvmm::test {
@@ -103,6 +104,29 @@ TEST_F(OrderRules, AContextCoversAllItsLanes) {
   const auto places = order_.of_context(context_number(1));
   EXPECT_TRUE(has(places, a_) && has(places, b_));
   EXPECT_TRUE(order_.of_context(context_number(2)).empty());
+}
+
+// Streams may end unseen, with their context or thread.
+TEST_F(OrderRules, FewStreamsWithoutUnissuedWorkAreKept) {
+  constexpr std::size_t count = 4'000;
+  std::vector<const StreamState*> streams;
+  for (std::size_t i = 0; i < count; ++i) streams.push_back(&streams_.add());
+  const std::size_t before = heap_in_use();
+  for (const StreamState* const stream : streams) {
+    submit(a_, on(*stream));
+    a_.first_is_issued();
+  }
+  EXPECT_LT(heap_in_use(), before + 16 * count);
+}
+
+TEST_F(OrderRules, StreamsWithUnissuedWorkAreKept) {
+  const StreamState& first = streams_.add();
+  submit(a_, on(first));
+  for (int i = 0; i < 1'000; ++i) {
+    submit(b_, on(streams_.add()));
+    b_.first_is_issued();
+  }
+  EXPECT_TRUE(has(submit(b_, on(first)), a_));
 }
 
 }  // namespace
