@@ -70,6 +70,11 @@ for limit in 64M 128M; do
 done
 said=$(with VMM_LIMIT=64M VMM_MODE=off "$build/tests/programs/cuvmm_program_nvml") || fail "NVML refuses natively: $said"
 [[ $(grep -c " 256 " <<<"$said") == 3 ]] || fail "NVML natively: $said"
+# The engine learns of a newer driver's function that a program without any other lookup finds.
+for scope in default next; do
+  said=$(with LD_LIBRARY_PATH="$build/tests/programs/newer" "$build/tests/programs/cuvmm_program_newer" $scope) || fail "a newer driver: $said"
+  [[ $said == "0 bytes changed" ]] || fail "a function found in the scope $scope: $said"
+done
 if "${front[@]}" python3 -c 'import ctypes; ctypes.CDLL("libcuda.so.1")' 2>/dev/null; then
   echo "this machine has a driver: programs without one are not tried"
 else
