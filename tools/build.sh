@@ -41,6 +41,7 @@ mark_build() {  # FOLDER: adds its commit, its sources, and the shared libraries
 run_tests() {  # PRESET
   ensure_packages "$build_needs"
   ensure_runtimes
+  ensure_interposers
   ensure_kubernetes_needs "$1"
   ensure_clusters
   build_preset "$1"

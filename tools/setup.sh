@@ -207,21 +207,25 @@ PYTHON
 }
 
 # Tests skip and report what is missing.
-ensure_runtimes() {
+ensure_runtimes() { ensure_separately runtimes; }
+ensure_interposers() { ensure_separately interposers; }
+
+# Installs each line of a list of requirements, without dependencies, into a folder of its own.
+ensure_separately() {  # NAME
   local package beside folder
   while read -r package beside; do
-    folder=.venv/runtimes/${package/==/-}
+    folder=.venv/$1/${package/==/-}
     [[ ! -e $folder/done ]] || continue
     ensure_venv
     say "installing $package into $folder"
     # shellcheck disable=SC2086
-    if .venv/bin/python -m pip install --quiet --no-deps --upgrade --target "$folder" \
+    if .venv/bin/python -m pip install --quiet --no-deps --only-binary=:all: --upgrade --target "$folder" \
       "$package" $beside >&2; then
       touch "$folder/done"
     else
       say "$package could not be had: it is not tested with"
     fi
-  done < <(grep -v '^#' requirements-runtimes.txt)
+  done < <(grep -v '^#' "requirements-$1.txt")
 }
 
 ensure_build_needs() {
