@@ -10,8 +10,8 @@ wrong() { echo "$*"; status=1; }
 
 while IFS= read -r -d '' binary; do
   dynamic=$(readelf -dW "$binary" 2>/dev/null) || continue   # a script
-  # cuvmm_order_tests links against libcuda.so.1, as any CUDA program does.
-  [[ ${binary##*/} == cuvmm_order_tests ]] ||
+  # These link against libcuda.so.1, as any CUDA program does.
+  [[ ${binary##*/} =~ ^cuvmm_(order_tests|test_aimdo|test_paged_cache)$ ]] ||
     ! grep -q 'NEEDED.*libcuda\.' <<<"$dynamic" || wrong "$binary is linked to libcuda"
   searched=$(sed -nE 's/.*(RUNPATH|RPATH).*\[(.*)\]/\2/p' <<<"$dynamic")
   # Examples are installed in a folder that is not beside lib.
