@@ -14,6 +14,7 @@ AREAS = (
     ("{frameworks}", ("frameworks", "frameworks_more", "frameworks_transformers")),
     ("their uses, memory managers and settings of cuvmm, each pair of them", ("matrix",)),
     ("CUDA runtime programs, also with memcheck", ("runtime", "memcheck")),
+    ("torch_memory_saver, comfy-aimdo and the calls of kvcached, beside cuvmm", ("interposers",)),
     ("random programs: stream order; eight threads for minutes", ("order", "endurance")),
     ("fragmented memory as one block", ("frag_test", "comb")),
     ("small blocks laid out for compaction", ("small_blocks",)),
