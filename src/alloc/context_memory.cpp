@@ -46,27 +46,32 @@ Result<Allocation*> ContextMemory::allocate(Size asked, const GrowHint& grow_hin
   return made;
 }
 
+// Another thread may have ended the context since this one found the allocation. Then the record
+// has no address any more, or loses it before the arena or the windows look.
 void ContextMemory::free_after(Allocation& allocation, const FreeTicket& ticket) {
   requested_.fetch_sub(allocation.asked(), std::memory_order_relaxed);
-  if (small_->contains(allocation.address())) {
+  const CUdeviceptr address = allocation.address();
+  if (small_->contains(address)) {
     small_->free(static_cast<Block&>(allocation), ticket);
-  } else {
+  } else if (address != 0) {
     windows_->free_after(static_cast<WindowBlock&>(allocation), ticket);
   }
 }
 
 void ContextMemory::pin(Allocation& allocation, std::uint8_t why) {
-  if (small_->contains(allocation.address())) {
+  const CUdeviceptr address = allocation.address();
+  if (small_->contains(address)) {
     allocation.add_pin(why);  // small blocks never move
-  } else {
+  } else if (address != 0) {
     windows_->pin(static_cast<WindowBlock&>(allocation), why);
   }
 }
 
 void ContextMemory::unpin(Allocation& allocation, std::uint8_t why) {
-  if (small_->contains(allocation.address())) {
+  const CUdeviceptr address = allocation.address();
+  if (small_->contains(address)) {
     allocation.drop_pin(why);
-  } else {
+  } else if (address != 0) {
     windows_->unpin(static_cast<WindowBlock&>(allocation), why);
   }
 }

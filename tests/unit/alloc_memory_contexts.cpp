@@ -114,6 +114,51 @@ TEST_F(MemoryTest, OfAnEndedContextIsForgotten) {
   EXPECT_EQ(memory().counters(0).physical_held(), 0U) << "all of it went with the context";
 }
 
+// A thread that may have just found memory, without a lock.
+class AnotherThreadInside {
+ public:
+  AnotherThreadInside() { is_inside_.acquire(); }
+  ~AnotherThreadInside() { leave(); }
+  AnotherThreadInside(const AnotherThreadInside&) = delete;
+  AnotherThreadInside& operator=(const AnotherThreadInside&) = delete;
+  void leave() {
+    if (!thread_.joinable()) return;
+    may_leave_.release();
+    thread_.join();
+  }
+
+ private:
+  CallBarrier questions_{CallBarrier::Of::Questions};
+  std::binary_semaphore is_inside_{0};
+  std::binary_semaphore may_leave_{0};
+  std::jthread thread_{[this] {
+    const CallBarrier::Pass pass{questions_};
+    is_inside_.release();
+    may_leave_.acquire();
+  }};
+};
+
+// The free has found the memory, and waits for the context's work.
+TEST_F(MemoryTest, AContextMayEndWhileAFreeOfItsMemoryIsUnderWay) {
+  const AnotherThreadInside frees;
+  OwnContext own;
+  const CUcontext handle = own.get();
+  const auto small = memory().held().find_start(given(1000));
+  const auto window = memory().held().find_start(given(large));
+  ASSERT_TRUE(small && window);
+  ContextMemory& owner = *small->facts.context_memory();
+  GIVEN(own.destroy());
+  memory().contexts().ended(handle);
+  ASSERT_EQ(memory().retired_count(), 1U);
+  for (const auto& found : {small, window}) {
+    owner.pin(*found->allocation, pin::sync_memops);
+    owner.unpin(*found->allocation, pin::sync_memops);
+    owner.free_after(*found->allocation, {});
+  }
+  EXPECT_EQ(owner.violation(), std::nullopt);
+  EXPECT_EQ(owner.requested(), 0U);
+}
+
 // Uses and ends one context and one pool.
 void use_and_end_both(Memory& memory) {
   OwnContext own;
@@ -241,21 +286,11 @@ TEST_F(MemoryTest, PoolsAndContextsThatComeAndGoLeaveNothingBehind) {
   EXPECT_EQ(memory().retired_count(), 0U);
 }
 
-// The other thread may have just found one of them, without a lock.
 TEST_F(MemoryTest, PoolsAndContextsStayWhileAnotherThreadMayLookAtThem) {
-  CallBarrier questions{CallBarrier::Of::Questions};
-  std::binary_semaphore is_inside{0};
-  std::binary_semaphore may_leave{0};
-  std::jthread other{[&] {
-    const CallBarrier::Pass pass{questions};
-    is_inside.release();
-    may_leave.acquire();
-  }};
-  is_inside.acquire();
+  AnotherThreadInside looks;
   use_and_end_both(memory());
   EXPECT_EQ(memory().retired_count(), 2U);
-  may_leave.release();
-  other.join();
+  looks.leave();
   use_and_end_both(memory());
   EXPECT_EQ(memory().retired_count(), 0U);
 }

@@ -43,6 +43,7 @@ void WindowTable::hand_out(WindowBlock& block) {
 }
 
 void WindowTable::end_life(WindowBlock& block, const FreeTicket& ticket) {
+  if (block.state == State::Unused) return;  // it ended with its context
   ++changes;
   --live_blocks;
   live_bytes -= block.granted();

@@ -30,7 +30,8 @@ struct WindowTable {
   Result<WindowBlock*> map_block(const WindowRequest& request,
                                  const std::optional<SharedChunks::VacantSlot>& place);
 
-  // Frees a live block. Earlier work may touch it until the ticket is done.
+  // Frees a live block. Earlier work may touch it until the ticket is done. Does nothing if all
+  // blocks have been released.
   void end_life(WindowBlock& block, const FreeTicket& ticket);
   // Keeps a block for the next one of its size. It was in use until now, and is in no list.
   void keep(WindowBlock& block);
