@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "driver/current_context.hpp"
+
 namespace cuvmm {
 
 // Holds no lock of an arena or of windows, so it may wait for those locks, which a reclaim may not.
@@ -43,10 +45,23 @@ void DeviceReclaim::retry(DeviceMemory& device, Size size, MemoryPressure& press
 
 // Moves live stream-ordered memory for a request of another kind.
 bool DeviceReclaim::compact(const DeviceMemory& device, Size wanted, std::uint64_t until) {
-  const Size room = std::min(wanted, device.budget().available());
+  const Size room = std::min(wanted, room_on(device));
   if (room >= wanted) return false;
   Compactor* const compactor = parts_.pools.compactor_of(device.ordinal());
   return compactor != nullptr && compactor->make_room(wanted - room, no_stream, until);
+}
+
+// The bytes that can be taken now: what the store keeps free, and what the limit and the driver
+// have left.
+Size DeviceReclaim::room_on(const DeviceMemory& device) const {
+  const Driver& driver = parts_.dependencies.driver;
+  const Size held = device.budget().held_bytes();
+  Size left = device.memory() - std::min(device.memory(), held);
+  std::size_t free = 0;
+  std::size_t all = 0;
+  const bool is_current = current_device(driver) == device.ordinal();
+  if (is_current && driver.cuMemGetInfo(&free, &all) == CUDA_SUCCESS) left = free;
+  return std::min(left, device.budget().available()) + device.chunk_counters().physical_free;
 }
 
 // Reclaims memory on this device that other devices spilled to it and no longer use.

@@ -46,6 +46,7 @@ class DeviceReclaim {
 
  private:
   bool compact(const DeviceMemory& device, Size wanted, std::uint64_t until);
+  Size room_on(const DeviceMemory& device) const;
   Size reclaim_from_others(const DeviceMemory& device, Size wanted);
 
   const Parts parts_;

@@ -15,7 +15,10 @@ class MemoryCompaction : public MemoryTest {
 
   // Fills the device and frees every second block.
   void given_comb(Compact compact) {
-    begin({.limit = SizeLimit::of_bytes(limit), .compact = compact});
+    given_comb({.limit = SizeLimit::of_bytes(limit), .compact = compact});
+  }
+  void given_comb(const MemorySettings& settings) {
+    begin(settings);
     std::vector<CUdeviceptr> all;
     for (Size had = 0; had < limit; had += block) {
       all.push_back(given_ordered(block));
@@ -57,6 +60,19 @@ TEST_F(MemoryCompaction, BlockingMemoryIsTakenFromItToo) {
   CUdeviceptr address = 0;
   EXPECT_EQ(memory().allocate(&address, limit / 2 * 6 / 10), Answer{CUDA_SUCCESS});
   expect_intact();
+}
+
+TEST_F(MemoryCompaction, BlockingMemoryIsTakenFromItOnAFullDeviceWithoutALimit) {
+  std::size_t free = 0;
+  std::size_t all = 0;
+  ASSERT_CUDA(driver().cuMemGetInfo(&free, &all));
+  CUdeviceptr taken = 0;
+  ASSERT_CUDA(driver().cuMemAlloc(&taken, free - limit));
+  given_comb({.compact = Compact::All});
+  CUdeviceptr address = 0;
+  EXPECT_EQ(memory().allocate(&address, limit / 2 * 6 / 10), Answer{CUDA_SUCCESS});
+  expect_intact();
+  EXPECT_CUDA(driver().cuMemFree(taken));
 }
 
 TEST_F(MemoryCompaction, ServesAStreamWhoseContextIsNotCurrent) {
