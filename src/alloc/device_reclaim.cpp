@@ -26,7 +26,8 @@ void DeviceReclaim::retry(DeviceMemory& device, Size size, MemoryPressure& press
     }
     pressure.tried.add(ReclaimSteps::OtherOwners);
     const bool some_work_ended = clock_.wait_for_frees(device.ordinal(), until);
-    Size released = parts_.holdings.release(device.ordinal(), wanted);
+    const Size excess = device.budget().excess();
+    Size released = parts_.holdings.release(device.ordinal(), saturating_sum(wanted, excess));
     if (released < wanted) released += reclaim_from_others(device, wanted - released);
     if (!still_lacks()) return;
     if (attempts == 1 && compacts == Compacts::Here && compact(device, wanted, until)) continue;
@@ -45,10 +46,11 @@ void DeviceReclaim::retry(DeviceMemory& device, Size size, MemoryPressure& press
 
 // Moves live stream-ordered memory for a request of another kind.
 bool DeviceReclaim::compact(const DeviceMemory& device, Size wanted, std::uint64_t until) {
-  const Size room = std::min(wanted, room_on(device));
-  if (room >= wanted) return false;
+  const Size needed = saturating_sum(wanted, device.budget().excess());
+  const Size room = room_on(device);
+  if (room >= needed) return false;
   Compactor* const compactor = parts_.pools.compactor_of(device.ordinal());
-  return compactor != nullptr && compactor->make_room(wanted - room, no_stream, until);
+  return compactor != nullptr && compactor->make_room(needed - room, no_stream, until);
 }
 
 // The bytes that can be taken now: what the store keeps free, and what the limit and the driver

@@ -41,8 +41,7 @@ void NativeMemory::took(const Name& name, const Taken& taken) {
   remember(name, taken);
   LeasedBudget& budget = there->budget();
   budget.note_native(taken.size);
-  const Size held = budget.committed_bytes() + budget.native_bytes();
-  if (held > budget.limit()) there->store().reclaim(there->location(), held - budget.limit());
+  if (const Size excess = budget.excess()) there->store().reclaim(there->location(), excess);
 }
 
 std::optional<NativeMemory::Taken> NativeMemory::gives_back(const Name& name) {

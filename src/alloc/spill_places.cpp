@@ -25,6 +25,7 @@ class SpillBudget final : public Budget {
   Size available() const override {
     return std::min(spilled_->available(), of_the_place_->available());
   }
+  Size excess() const override { return std::max(spilled_->excess(), of_the_place_->excess()); }
 
  private:
   bool grant(Size size) override {

@@ -31,6 +31,7 @@ class AvailableHostBudget final : public Budget {
   void forget_native(Size size) override { within_->forget_native(size); }
   Size native_bytes() const override { return within_->native_bytes(); }
   Size available() const override;
+  Size excess() const override { return within_->excess(); }
 
  private:
   bool grant(Size size) override;

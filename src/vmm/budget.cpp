@@ -20,7 +20,7 @@ Size Budget::missing(const Error& refused, Size wanted) const {
   const bool refused_by_driver = refused.driver_code != 0;
   const Size room = refused_by_driver ? 0 : available();
   // If the limit has room for all of it, the limit did not refuse it: a lessor did.
-  return wanted > room ? wanted - room : wanted;
+  return wanted > room ? saturating_sum(wanted - room, refused_by_driver ? 0 : excess()) : wanted;
 }
 
 std::optional<Size> LocalBudget::hold(Size size, Size most) {
@@ -56,6 +56,12 @@ Size LocalBudget::available() const {
   if (most == unlimited) return unlimited;
   const Size held = held_.load(std::memory_order_relaxed);
   return most > held ? most - held : 0;
+}
+
+Size LocalBudget::excess() const {
+  const Size most = limit();
+  const Size held = held_.load(std::memory_order_relaxed);
+  return held > most ? held - most : 0;
 }
 
 }  // namespace cuvmm

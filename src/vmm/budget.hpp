@@ -52,6 +52,8 @@ class Budget {
   virtual Size native_bytes() const = 0;
 
   virtual Size available() const = 0;
+  // The held bytes beyond the limit: it was lowered, or the program took memory natively.
+  virtual Size excess() const { return 0; }
 
   // How many bytes must be released here before a refused request for `wanted` bytes can succeed:
   // those beyond the limit if the limit refused it, all of them if the driver or a lessor did.
@@ -87,6 +89,7 @@ class LocalBudget : public Budget {
   void forget_native(Size size) override;
   Size native_bytes() const override { return native_.load(std::memory_order_relaxed); }
   Size available() const override;
+  Size excess() const override;
 
  protected:
   bool grant(Size size) override { return hold(size, limit()).has_value(); }

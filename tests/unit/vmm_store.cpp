@@ -125,6 +125,17 @@ TEST_F(StoreTest, FreeChunksOfOtherSizesMakeRoom) {
   EXPECT_EQ(world.store.counters(world.here).physical_free, world.granule);
 }
 
+TEST_F(StoreTest, WhatIsHeldBeyondTheLimitMakesRoomToo) {
+  VmmWorld world{driver()};
+  for (ChunkRef& chunk : world.chunks({1, 1, 1, 1})) world.store.give(std::move(chunk));
+  world.budget->set_limit(8 * world.granule);
+  world.budget->note_native(6 * world.granule);
+  EXPECT_EQ(world.budget->excess(), 2 * world.granule);
+  const ChunkRef large = world.chunk(2);
+  EXPECT_EQ(world.store.counters(world.here).physical_free, 0U);
+  EXPECT_EQ(world.budget->excess(), 0U);
+}
+
 TEST_F(StoreTest, ManyAreTakenAllOrNone) {
   VmmWorld world{driver()};
   world.budget->set_limit(4 * world.granule);
