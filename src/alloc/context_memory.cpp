@@ -11,26 +11,28 @@ Result<std::unique_ptr<ContextMemory>> ContextMemory::create(const Driver& drive
                                                              const AccessSet& access,
                                                              Quiescence& quiescence) {
   auto memory = std::unique_ptr<ContextMemory>{new ContextMemory{device, context}};
-  const Size whole = round_up(device.memory(), device.granule());
+  const Size most = saturating_sum(device.memory(), device.most_spilled());
   memory->small_ = TRY(Arena::create(driver, device.store(), order,
                                      {.what = "blocking, below 64 KiB",
                                       .device = device.ordinal(),
                                       .granule = device.granule(),
-                                      .reserve = whole,
+                                      .reserve = round_up(most, device.granule()),
                                       .access = access,
                                       .grow = device.settings().grow,
                                       .device_memory = device.memory(),
                                       .chunks = {.largest = device.granule()},
                                       .exportable = device.exportable(),
                                       .wait = device.settings().wait}));
-  memory->windows_ = TRY(Windows::create(driver, device.store(), order,
-                                         {.device = device.ordinal(),
-                                          .granule = device.granule(),
-                                          .device_memory = device.memory(),
-                                          .access = access,
-                                          .exportable = device.exportable(),
-                                          .wait = device.settings().wait,
-                                          .quiescence = &quiescence}));
+  memory->windows_ =
+      TRY(Windows::create(driver, device.store(), order,
+                          {.device = device.ordinal(),
+                           .granule = device.granule(),
+                           .device_memory = device.memory(),
+                           .access = access,
+                           .reserve_most = addresses_of_windows(most, device.granule()),
+                           .exportable = device.exportable(),
+                           .wait = device.settings().wait,
+                           .quiescence = &quiescence}));
   return memory;
 }
 

@@ -10,13 +10,10 @@
 #include "vmm/map_plan.hpp"
 
 namespace cuvmm {
-namespace {
 
-Size memory_of_the_host() {
+Size DeviceMemory::memory_of_the_host() {
   return static_cast<Size>(::sysconf(_SC_PHYS_PAGES)) * static_cast<Size>(::sysconf(_SC_PAGESIZE));
 }
-
-}  // namespace
 
 Result<std::unique_ptr<DeviceMemory>> DeviceMemory::create(const Driver& driver, int ordinal,
                                                            const MemorySettings& settings) {

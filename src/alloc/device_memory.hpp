@@ -28,8 +28,9 @@ class DeviceMemory {
 
   int ordinal() const { return ordinal_; }
   Size granule() const { return granule_; }
-  Size memory() const { return memory_; }             // total memory of the card
-  const Lessor::Uuid& uuid() const { return uuid_; }  // all zero if the driver does not report it
+  Size memory() const { return memory_; }              // total memory of the card
+  Size most_spilled() const { return most_spilled_; }  // the most that may lie elsewhere
+  const Lessor::Uuid& uuid() const { return uuid_; }   // all zero if the driver does not report it
   Location location() const { return Location::device(ordinal_); }
   const MemorySettings& settings() const { return settings_; }
   Export exportable() const { return exportable_; }
@@ -70,6 +71,7 @@ class DeviceMemory {
   DeviceMemory(const Driver& driver, int ordinal, const MemorySettings& settings)
       : ordinal_(ordinal), settings_(settings), store_(driver) {}
 
+  static Size memory_of_the_host();
   Result<void> probe(const Driver& driver);
   void begin_lease();
   Result<void> spill_to(const Driver& driver, DeviceMemory& neighbour,
@@ -86,6 +88,7 @@ class DeviceMemory {
   std::shared_ptr<LeasedBudget> budget_;
   ChunkStore store_;
   PressureTurns turns_;
+  Size most_spilled_ = 0;
 };
 
 }  // namespace cuvmm

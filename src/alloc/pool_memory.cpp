@@ -20,7 +20,8 @@ bool spreads(const DeviceMemory& device, const Compactor* compactor) {
   return compactor != nullptr && device.settings().compact == Compact::All;
 }
 
-// Reserves as many addresses as are available, at least enough for the whole device.
+// Reserves as many addresses as are available, at least enough for the whole device and what may be
+// spilled.
 Result<std::unique_ptr<Arena>> create_arena(const Driver& driver, DeviceMemory& device,
                                             StreamOrder& order, Compactor* compactor, Size reserves,
                                             const char* what) {
@@ -39,9 +40,10 @@ Result<std::unique_ptr<Arena>> create_arena(const Driver& driver, DeviceMemory& 
     settings.chunks.largest = chunk;
   }
   const Size whole = round_up(device.memory(), device.granule());
+  const Size elsewhere = round_up(device.most_spilled(), device.granule());
   while (true) {
     ArenaSettings sized = settings;
-    sized.reserve = whole * reserves;
+    sized.reserve = whole * reserves + elsewhere;
     auto arena = Arena::create(driver, device.store(), order, sized);
     if (arena.ok() || reserves == 1) return arena;
     reserves /= 2;

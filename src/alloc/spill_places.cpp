@@ -56,21 +56,24 @@ void DeviceMemory::find_places_to_spill(const Driver& driver,
   const SizeLimit& limit = settings_.spill.limit;
   const auto budget =
       std::make_shared<LocalBudget>(limit.is_none() ? unlimited : limit.of(memory_));
-  const auto warn_unless = [&](const Result<void>& outcome, const char* where) {
-    if (outcome.ok()) return;
+  const auto note = [&](const Result<void>& outcome, Size memory, const char* where) {
+    if (outcome.ok()) {
+      most_spilled_ = std::min(saturating_sum(most_spilled_, memory), budget->limit());
+      return;
+    }
     CUVMM_LOG(Warning, "device %d: %s; nothing spills to %s", ordinal_,
               outcome.error().text().c_str(), where);
   };
   if (to != SpillTo::Host) {
     for (DeviceMemory* neighbour : neighbours) {
-      warn_unless(spill_to(driver, *neighbour, budget),
-                  ("device " + std::to_string(neighbour->ordinal())).c_str());
+      note(spill_to(driver, *neighbour, budget), neighbour->memory(),
+           ("device " + std::to_string(neighbour->ordinal())).c_str());
     }
     if (neighbours.empty() && to == SpillTo::Peer) {
       CUVMM_LOG(Warning, "device %d: no peer device is accessible; spilling is off", ordinal_);
     }
   }
-  if (to != SpillTo::Peer) warn_unless(spill_to_host(driver, budget), "the host");
+  if (to != SpillTo::Peer) note(spill_to_host(driver, budget), memory_of_the_host(), "the host");
 }
 
 Result<void> DeviceMemory::spill_to(const Driver& driver, DeviceMemory& neighbour,

@@ -279,6 +279,19 @@ TEST_F(MemorySpill, BothKindsOfMemoryGoBeyondTheLimit) {
   EXPECT_EQ(memory_->free_ordered(ordered, StreamName{}), Answer{CUDA_SUCCESS});
 }
 
+TEST_F(MemorySpill, FindsAddressesForManySmallBlocks) {
+  NEEDS_HOST_CHUNKS();
+  begin(settings(SpillTo::Host, GiB));
+  given(1000);
+  given_ordered(1000);
+  const DeviceMemory& device = *memory_->devices().serve(0);
+  EXPECT_EQ(device.most_spilled(), GiB);
+  for (const RegionUse& region : memory_->holdings().regions(0)) {
+    if (region.reserved == 0) continue;  // windows reserve addresses for each block
+    EXPECT_GE(region.reserved, device.memory() + GiB) << region.what;
+  }
+}
+
 TEST_F(MemorySpill, MemoryInfoReportsTheDeviceOnly) {
   NEEDS_HOST_CHUNKS();
   begin(settings(SpillTo::Host, limit));

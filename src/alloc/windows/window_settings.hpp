@@ -8,6 +8,15 @@
 
 namespace cuvmm {
 
+// The addresses that windows need for so much memory: the smallest blocks take a granule of
+// addresses each, so a granule of memory can need this many.
+constexpr Size addresses_of_windows(Size memory, Size granule) {
+  constexpr Size windows_a_granule = 33;
+  const Size whole = round_up(memory, granule);
+  return whole > unlimited / windows_a_granule ? round_down(unlimited, granule)
+                                               : whole * windows_a_granule;
+}
+
 struct WindowSettings {
   int device = 0;
   Size granule = usual_granule;  // of the device

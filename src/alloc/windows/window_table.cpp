@@ -14,14 +14,9 @@ using Behind = WindowBlock::Behind;
 
 namespace {
 
-// The smallest blocks take a granule of addresses each, so a granule of memory can need this many.
-constexpr Size windows_a_granule = 33;
-
 Size most_addresses(const WindowSettings& settings) {
   if (settings.reserve_most != 0) return round_down(settings.reserve_most, settings.granule);
-  const Size memory = round_up(settings.device_memory, settings.granule);
-  return memory > unlimited / windows_a_granule ? round_down(unlimited, settings.granule)
-                                                : memory * windows_a_granule;
+  return addresses_of_windows(settings.device_memory, settings.granule);
 }
 
 }  // namespace
