@@ -203,7 +203,7 @@ class ProgramChunks {
   template <class Visit>
   void for_each(Visit visit) const;
   void count();
-  static void record(TraceEvent event, const ProgramChunk& chunk);
+  void record(TraceEvent event, const ProgramChunk& chunk) const;
 
   const Driver& driver_;
   std::atomic<std::uint64_t> last_id_{0};

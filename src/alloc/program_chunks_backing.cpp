@@ -151,13 +151,28 @@ void ProgramChunks::set_backing(CUdeviceptr address, bool is_mapped, const Acces
   place.access_now = access;
 }
 
-// A chunk without references needs no record: the program's own release has been recorded.
-void ProgramChunks::record(TraceEvent event, const ProgramChunk& chunk) {
-  if (chunk.references == 0) return;
-  CUVMM_TRACE(.event = event, .flags = trace_flag::native,
-              .device = static_cast<std::int16_t>(chunk.properties.location.id),
-              .detail = static_cast<std::uint32_t>(chunk.properties.location.id),
-              .size = chunk.size, .other = chunk.name);
+// A chunk that the program has released, but still maps, has no handle.
+void ProgramChunks::record(TraceEvent event, const ProgramChunk& chunk) const {
+  if (!trace_is_on()) return;
+  Handle name = 0;
+  CUdeviceptr place = 0;
+  {
+    const Reading reading{lock_};
+    if (chunk.references > 0) {
+      name = chunk.name;
+    } else if (!chunk.mapped_at.empty()) {
+      place = chunk.mapped_at.front();
+    } else {
+      return;  // the program's own calls have ended it
+    }
+  }
+  record_event({.event = event,
+                .flags = trace_flag::native,
+                .device = static_cast<std::int16_t>(chunk.properties.location.id),
+                .detail = static_cast<std::uint32_t>(chunk.properties.location.id),
+                .address = place,
+                .size = chunk.size,
+                .other = name});
 }
 
 void ProgramChunks::left(ProgramChunk& chunk) {

@@ -16,11 +16,8 @@ Span span_of(std::uint64_t address, Size size) {
 
 void MemoryWalk::add(const TraceRecord& record) {
   if (const std::uint32_t ended = context_ends_.ended_by(record)) end_context(ended, record.time);
-  if (device_ && record.device != *device_) {
-    // A free counts whatever the thread's current device.
-    if (record.event == TraceEvent::Free) end(record.address, record.time);
-    return;
-  }
+  follow_program_chunks(record);
+  if (device_ && device_of(record) != *device_) return add_from_elsewhere(record);
   switch (record.event) {
     case TraceEvent::Allocate:
       if (is_device_memory(record) && record.address != 0) begin(record);
@@ -48,6 +45,21 @@ void MemoryWalk::add(const TraceRecord& record) {
       break;
     default:
       break;
+  }
+}
+
+// The device of the memory, where the record may have only the thread's current device.
+std::int16_t MemoryWalk::device_of(const TraceRecord& record) const {
+  if (record.event != TraceEvent::Map) return record.device;
+  return program_chunks_.device_of(record).value_or(record.device);
+}
+
+// Ends what ends whatever the thread's current device.
+void MemoryWalk::add_from_elsewhere(const TraceRecord& record) {
+  if ((record.flags & trace_flag::captured) != 0) return;
+  if (record.event == TraceEvent::Free) end(record.address, record.time);
+  if (record.event == TraceEvent::Unmap) {
+    sink_.unmapped(span_of(record.address, record.size), record.time);
   }
 }
 
@@ -91,8 +103,19 @@ void MemoryWalk::end_context(std::uint32_t context, std::uint64_t time) {
   for (const std::uint64_t address : gone) end(address, time);
 }
 
+// These calls need no context, so the thread's current device says nothing about the chunk.
+void MemoryWalk::follow_program_chunks(const TraceRecord& record) {
+  const Size before = program_chunks_.bytes();
+  program_chunks_.add(record);
+  const Size after = program_chunks_.bytes();
+  if (after == before) return;
+  sums_.physical += after - before;
+  sink_.counted(sums_, record.time);
+}
+
 void MemoryWalk::create(const TraceRecord& record) {
-  if ((record.flags & trace_flag::on_host) != 0) return;
+  constexpr std::uint16_t others = trace_flag::on_host | trace_flag::native;
+  if ((record.flags & others) != 0) return;
   const auto [chunk, is_new] = chunks_.try_emplace(record.other, record.size);
   if (!is_new) take_physical(std::exchange(chunk->second, record.size));
   add_physical(record.size);
@@ -100,6 +123,7 @@ void MemoryWalk::create(const TraceRecord& record) {
 }
 
 void MemoryWalk::release(const TraceRecord& record) {
+  if ((record.flags & trace_flag::native) != 0) return;
   const auto chunk = chunks_.find(record.other);
   if (chunk == chunks_.end()) return;
   take_physical(chunk->second);

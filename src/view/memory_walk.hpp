@@ -8,6 +8,7 @@
 
 #include "trace/context_ends.hpp"
 #include "view/live_blocks.hpp"
+#include "view/program_chunk_walk.hpp"
 
 namespace cuvmm::view {
 
@@ -42,7 +43,7 @@ class MemoryWalk {
  public:
   // For one device, or for all together.
   explicit MemoryWalk(MemorySink& sink, std::optional<std::int16_t> device = {})
-      : sink_(sink), device_(device) {}
+      : sink_(sink), device_(device), program_chunks_(device) {}
 
   void add(const TraceRecord& record);
 
@@ -50,9 +51,12 @@ class MemoryWalk {
   const MemorySums& sums() const { return sums_; }
 
  private:
+  std::int16_t device_of(const TraceRecord& record) const;
+  void add_from_elsewhere(const TraceRecord& record);
   void begin(const TraceRecord& record);
   void end(std::uint64_t address, std::uint64_t time);
   void end_context(std::uint32_t context, std::uint64_t time);
+  void follow_program_chunks(const TraceRecord& record);
   void create(const TraceRecord& record);
   void release(const TraceRecord& record);
   void add_physical(Size bytes) { sums_.physical += bytes; }
@@ -61,7 +65,8 @@ class MemoryWalk {
   MemorySink& sink_;
   const std::optional<std::int16_t> device_;
   LiveBlocks live_;
-  std::unordered_map<std::uint64_t, Size> chunks_;  // by handle
+  std::unordered_map<std::uint64_t, Size> chunks_;  // cuvmm's own, by handle
+  ProgramChunkWalk program_chunks_;
   ContextEnds context_ends_;
   MemorySums sums_;
 };

@@ -211,5 +211,30 @@ TEST_F(ProgramChunksTest, WhatHasNotComeBackIsRecordedAsReleasedOnce) {
   EXPECT_EQ(released, 0);
 }
 
+TEST_F(ProgramChunksTest, AChunkWithoutAHandleIsRecordedByWhereItIsMapped) {
+  const OwnFolder folder;
+  const std::string path = folder.in("t");
+  {
+    auto writer = TraceWriter::start({.file = path});
+    ASSERT_TRUE(writer.ok()) << writer.error().text();
+    const Handle name = given_chunk(chunks(), on_device());
+    chunks().mapped(somewhere, chunk_size, name);
+    const auto chunk = chunks().chunks_on(0).front();
+    const ChunkRef taken = *chunks().take_over(*chunk, somewhere);
+    chunks().release(name);
+    chunks().left(*chunk);
+    chunks().came_back(*chunk, taken);
+    chunks().unmap(somewhere, chunk_size);
+  }
+  std::vector<TraceEvent> events;
+  for (const TraceRecord& record : records_of(path)) {
+    if (record.size != chunk_size) continue;
+    EXPECT_EQ(record.address, somewhere);
+    EXPECT_EQ(record.other, 0U);
+    events.push_back(record.event);
+  }
+  EXPECT_EQ(events, (std::vector{TraceEvent::Release, TraceEvent::Create}));
+}
+
 }  // namespace
 }  // namespace cuvmm::test

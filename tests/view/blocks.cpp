@@ -53,8 +53,13 @@ class Told final : public view::MemorySink {
  public:
   void began(const LiveBlock&) override { ++begun; }
   void ended(const LiveBlock&, std::uint64_t) override { ++gone; }
+  void mapped(const view::Span& span, std::uint64_t, std::uint64_t) override {
+    mapped_bytes += span.size();
+  }
+  void unmapped(const view::Span& span, std::uint64_t) override { mapped_bytes -= span.size(); }
   int begun = 0;
   int gone = 0;
+  Size mapped_bytes = 0;
 };
 
 MemorySums sums_after(const std::vector<TraceRecord>& records) {
@@ -75,6 +80,64 @@ TEST(MemoryWalk, CountsChunksByThemselves) {
   EXPECT_EQ(sums_after({create, allocated(1, 4096, 100, 0)}),
             (MemorySums{.requested = 100, .granted = 100, .physical = 2 * MiB}));
   EXPECT_EQ(sums_after({create, release}), MemorySums{});
+}
+
+TraceRecord of_program(TraceRecord record, std::int16_t device = 0) {
+  record.flags |= trace_flag::native;
+  record.device = device;
+  return record;
+}
+constexpr std::uint64_t somewhere = 0x1000'0000;
+const TraceRecord program_creates =
+    of_program({.event = TraceEvent::Create, .size = 2 * MiB, .other = 5});
+const TraceRecord program_releases = of_program({.event = TraceEvent::Release, .other = 5});
+const TraceRecord program_maps = of_program(mapped(2, somewhere, 2 * MiB, 5));
+const TraceRecord program_unmaps = of_program(unmapped(4, somewhere, 2 * MiB));
+
+TEST(MemoryWalk, CountsAProgramsChunkUntilItIsReleasedAndUnmapped) {
+  const auto physical_after = [](const std::vector<TraceRecord>& records) {
+    return sums_after(records).physical;
+  };
+  EXPECT_EQ(physical_after({program_creates, program_releases}), 0U);
+  EXPECT_EQ(physical_after({program_creates, program_maps, program_releases}), 2 * MiB);
+  EXPECT_EQ(physical_after({program_creates, program_maps, program_unmaps}), 2 * MiB);
+  EXPECT_EQ(physical_after({program_creates, program_maps, program_releases, program_unmaps}), 0U);
+  // The driver may give the handle to another chunk.
+  EXPECT_EQ(physical_after({program_creates, program_maps, program_releases, program_creates}),
+            4 * MiB);
+  TraceRecord again = program_maps;
+  again.address += 2 * MiB;
+  EXPECT_EQ(
+      physical_after({program_creates, program_maps, again, program_releases, program_unmaps}),
+      2 * MiB);
+  const TraceRecord retain{.event = TraceEvent::HandleRetain, .address = somewhere, .other = 5};
+  EXPECT_EQ(
+      physical_after({program_creates, program_maps, retain, program_releases, program_unmaps}),
+      2 * MiB);
+  EXPECT_EQ(physical_after({program_creates, program_maps, program_releases, retain,
+                            program_releases, program_unmaps}),
+            0U);
+}
+
+TEST(MemoryWalk, FollowsAProgramsChunkThatLeavesItsDevice) {
+  TraceRecord leaves = program_releases;
+  leaves.size = 2 * MiB;
+  for (const bool has_handle : {true, false}) {
+    std::vector<TraceRecord> records{program_creates, program_maps};
+    TraceRecord returns = program_creates;
+    if (!has_handle) {
+      records.push_back(program_releases);
+      leaves.other = returns.other = 0;
+      leaves.address = returns.address = somewhere;
+    }
+    records.push_back(leaves);
+    EXPECT_EQ(sums_after(records).physical, 0U);
+    records.push_back(returns);
+    EXPECT_EQ(sums_after(records).physical, 2 * MiB);
+    records.push_back(program_unmaps);
+    if (has_handle) records.push_back(program_releases);
+    EXPECT_EQ(sums_after(records).physical, 0U);
+  }
 }
 
 TEST(MemoryWalk, ForgetsABlockWhoseFreeWasLost) {
@@ -121,6 +184,20 @@ TEST(MemoryWalk, FollowsOneDevice) {
   EXPECT_EQ(told.begun, 1);
   walk.add(freed(3, 4096));  // by a thread whose current context is of another device
   EXPECT_EQ(told.gone, 1);
+}
+
+// The calls need no context, so the thread's current device may be another one, or none.
+TEST(MemoryWalk, FollowsAProgramsChunkWhateverTheCurrentDevice) {
+  Told told;
+  MemoryWalk walk{told, std::int16_t{1}};
+  walk.add(of_program(program_creates, 1));
+  walk.add(of_program(program_maps, no_device));
+  walk.add(of_program(program_releases, 0));
+  EXPECT_EQ(told.mapped_bytes, 2 * MiB);
+  EXPECT_EQ(walk.sums().physical, 2 * MiB);
+  walk.add(of_program(program_unmaps, 0));
+  EXPECT_EQ(told.mapped_bytes, 0U);
+  EXPECT_EQ(walk.sums().physical, 0U);
 }
 
 TEST(MemoryWalk, TakesNumbersThatMakeNoSense) {
