@@ -67,6 +67,18 @@ TEST_F(TraceReading, TraceWithoutRecordsIsEmptyAndWell) {
   EXPECT_EQ(trace.note(), "");
 }
 
+TEST_F(TraceReading, MoreFactsThanAreReadAreNoDamage) {
+  constexpr Size one = 64 * KiB;
+  TraceSink sink = given_sink(in_folder("t"));
+  for (std::uint64_t i = 0; i < 5 * MiB / one; ++i) {
+    sink.add(TraceFacts{.names = {{TraceSubject::Arena, i, std::string(one, 'a')}}});
+  }
+  sink.finish(0, 1, 0);
+  const TraceReader trace = opened(in_folder("t"));
+  EXPECT_EQ(trace.note(), "");
+  EXPECT_GT(trace.header().facts.names.size(), 50U);
+}
+
 TEST_F(TraceReading, FactsThatCameLaterStandInTheHeader) {
   TraceSink sink = given_sink(in_folder("t"));
   sink.add(std::vector{record_number(0, 0)}, 0, 0);
