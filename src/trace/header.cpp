@@ -216,6 +216,10 @@ std::string encode(const TraceFacts& facts) {
 
 Result<std::size_t> header_size(std::span<const std::byte> bytes) {
   FileHeader start;
+  constexpr char gzip[] = {'\x1f', '\x8b'};
+  if (bytes.size() >= sizeof gzip && std::memcmp(bytes.data(), gzip, sizeof gzip) == 0) {
+    return refused("it is compressed: uncompress it with gunzip first");
+  }
   if (bytes.size() < sizeof magic || std::memcmp(bytes.data(), magic, sizeof magic) != 0) {
     return refused("not a trace of cuvmm");
   }

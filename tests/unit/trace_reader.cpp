@@ -212,6 +212,9 @@ TEST_F(TraceReading, OtherFilesAreRefusedInOneLine) {
     write_file(path, content);
     EXPECT_EQ(refusal_of(path), "read trace: invalid argument (not a trace of cuvmm)");
   }
+  write_file(path, "\x1f\x8b\x08");
+  EXPECT_EQ(refusal_of(path),
+            "read trace: invalid argument (it is compressed: uncompress it with gunzip first)");
   EXPECT_EQ(refusal_of(in_folder("none")), "open trace: No such file or directory");
   EXPECT_EQ(refusal_of(folder_.path()), "read trace: invalid argument (not a plain file)");
   ASSERT_EQ(::mkfifo(in_folder("pipe").c_str(), 0600), 0);
