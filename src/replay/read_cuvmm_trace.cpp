@@ -17,6 +17,16 @@ Kind kind_of(const TraceRecord& record) {
   return (record.flags & trace_flag::stream_ordered) != 0 ? Kind::StreamOrdered : Kind::Blocking;
 }
 
+bool is_refused_request(const TraceRecord& record) {
+  return record.event == TraceEvent::AllocateFailed && record.result == out_of_memory &&
+         is_device_memory(record);
+}
+
+bool is_request(const TraceRecord& record) {
+  return is_refused_request(record) ||
+         (record.event == TraceEvent::Allocate && is_device_memory(record));
+}
+
 // The memory that the device had for the program. Without serving, nothing obeys the limit.
 std::optional<Size> memory_of(const TraceHeader& header, std::int16_t ordinal) {
   std::optional<Size> memory;
@@ -48,13 +58,15 @@ Result<ReplayTrace> read_cuvmm_trace(const std::string& path) {
         return block.second == ended;
       });
     }
-    if (record->event == TraceEvent::Allocate && is_device_memory(*record)) {
+    if (is_request(*record)) {
       if (!device) device = record->device;
       if (record->device != *device) {
         return Error{.kind = ErrorKind::NotSupported,
                      .doing = "read trace",
                      .subject = "it covers several devices"};
       }
+    }
+    if (record->event == TraceEvent::Allocate && is_device_memory(*record)) {
       // The free was lost during recording, or in a damaged block.
       if (builder.is_live(record->address)) builder.free(time_us, record->address);
       builder.allocate({.time_us = time_us,
@@ -63,8 +75,7 @@ Result<ReplayTrace> read_cuvmm_trace(const std::string& path) {
                         .stream = record->stream,
                         .kind = kind_of(*record)});
       if (kind_of(*record) == Kind::Blocking) contexts[record->address] = record->context;
-    } else if (record->event == TraceEvent::AllocateFailed && record->result == out_of_memory &&
-               is_device_memory(*record)) {
+    } else if (is_refused_request(*record)) {
       builder.refuse({.time_us = time_us,
                       .size = record->size,
                       .stream = record->stream,

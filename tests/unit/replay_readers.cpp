@@ -244,6 +244,12 @@ TEST_F(ReplayReaders, OwnTraceOfSeveralDevicesIsRefused) {
   EXPECT_EQ(refusal(bytes_of_trace(in_folder("own"),
                                    {record(TraceEvent::Allocate, 1, 0x100, 64), other})),
             "read trace: not supported (it covers several devices)");
+  // A refused request counts against the memory of its device.
+  other.event = TraceEvent::AllocateFailed;
+  other.result = 2;  // CUDA_ERROR_OUT_OF_MEMORY
+  EXPECT_EQ(refusal(bytes_of_trace(in_folder("refused"),
+                                   {record(TraceEvent::Allocate, 1, 0x100, 64), other})),
+            "read trace: not supported (it covers several devices)");
 }
 
 }  // namespace
