@@ -131,7 +131,7 @@ class Snapshot {
     for (const PickleValue one : *all) {
       if (number_or(one, "device", 0) != device_) continue;
       reserved_at_end_ += static_cast<Size>(
-          std::max<std::int64_t>(std::min(number_or(one, "total_size", 0), most_reserved), 0));
+          std::clamp<std::int64_t>(number_or(one, "total_size", 0), 0, most_held));
       const auto blocks = pickle_.get(one, "blocks");
       const Events* const list = blocks ? pickle_.items(*blocks) : nullptr;
       if (list == nullptr) continue;
@@ -142,19 +142,23 @@ class Snapshot {
   }
   void note_blocks(const Events& list, std::int64_t address, std::int64_t stream) {
     for (const PickleValue block : list) {
-      const std::int64_t size = std::max<std::int64_t>(number_or(block, "size", 0), 0);
+      const std::int64_t size = std::clamp<std::int64_t>(number_or(block, "size", 0), 0, most_held);
       const auto state = pickle_.get(block, "state");
       const auto name = state ? pickle_.text(*state) : std::nullopt;
       const std::int64_t at = number_or(block, "address", address);
       if (name && name->starts_with("active_")) {
-        blocks_at_end_.push_back(
-            {.meaning = Meaning::Allocate,
-             .address = static_cast<std::uint64_t>(at),
-             .size = static_cast<Size>(number_or(block, "requested_size", size)),
-             .stream = static_cast<std::uint64_t>(stream)});
+        blocks_at_end_.push_back({.meaning = Meaning::Allocate,
+                                  .address = static_cast<std::uint64_t>(at),
+                                  .size = static_cast<Size>(requested_of(block, size)),
+                                  .stream = static_cast<std::uint64_t>(stream)});
       }
       if (__builtin_add_overflow(at, size, &address)) return;
     }
+  }
+  // Older versions do not record it, and no request exceeds its block.
+  std::int64_t requested_of(PickleValue block, std::int64_t size) const {
+    const std::int64_t requested = number_or(block, "requested_size", size);
+    return requested >= 0 && requested <= size ? requested : size;
   }
   std::int64_t number_or(PickleValue dict, const char* name, std::int64_t otherwise) const {
     const auto value = pickle_.get(dict, name);
@@ -207,7 +211,7 @@ class Snapshot {
     return {};
   }
 
-  static constexpr std::int64_t most_reserved = std::int64_t{1} << 50;
+  static constexpr std::int64_t most_held = std::int64_t{1} << 50;  // so that sums cannot overflow
 
   const Pickle& pickle_;
   const std::size_t most_events_;

@@ -231,6 +231,25 @@ TEST(PytorchSnapshot, BlocksFromBeforeTheHistoryAreLiveFromItsBeginning) {
   EXPECT_EQ(trace->reserved_peak_bytes, 20 * MiB);
 }
 
+// Sums would wrap around otherwise.
+TEST(PytorchSnapshot, NoRequestExceedsItsBlock) {
+  Made events;
+  events.event("alloc", 1, 0x50000, 1 * MiB);
+  for (const std::int64_t hostile : {std::int64_t{-1}, std::int64_t{1} << 62}) {
+    Made held;
+    held.list().dict().field("device", 0).field("address", 0x7000000).field("stream", 0);
+    held.text("blocks").list();
+    for (int i = 0; i < 5; ++i) {
+      held.dict().field("size", 2 * MiB).field("requested_size", hostile);
+      held.text("state").text("active_allocated").end_dict();
+    }
+    held.end_list().end_dict().end_list();
+    const auto trace = replay::read_pytorch_snapshot(events.snapshot(held.bytes()));
+    ASSERT_TRUE(trace) << trace.error().text();
+    EXPECT_EQ(trace->live_peak_bytes, 11 * MiB);
+  }
+}
+
 TEST(PytorchSnapshot, FilesThatAreNoneAreNamed) {
   EXPECT_NE(refused_snapshot("\x80\x02].").find("no memory snapshot of PyTorch's"),
             std::string::npos);
