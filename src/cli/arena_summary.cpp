@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/printable.hpp"
+
 namespace cuvmm::cli {
 namespace {
 
@@ -46,7 +48,7 @@ void ArenaSummary::print(const TraceHeader& header) const {
   fmt::print("\n{:<40} {:>12} {:>12} {:>12} {:>12}\n", "arenas, at the end", "used", "free",
              "moved", "compacted");
   for (const auto& [number, figures] : arenas_) {
-    fmt::print("{:<40} {:>12} {:>12} {:>12} {:>12}\n", name_of_arena(header, number),
+    fmt::print("{:<40} {:>12} {:>12} {:>12} {:>12}\n", printable(name_of_arena(header, number)),
                print_size(figures.used), print_size(figures.free), print_size(figures.moved),
                print_size(figures.compacted));
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/printable.hpp"
 #include "base/size.hpp"
 
 namespace cuvmm::cli {
@@ -70,8 +71,8 @@ void ClientSummary::print(const TraceHeader& header) const {
   for (const auto& [number, figures] : clients_) {
     const std::uint64_t mean = figures.queued_ns / std::max<std::uint64_t>(1, figures.operations);
     fmt::print("{:<20} {:>8} {:>7} {:>11} {:>12} {:>15.1f} {:>15.1f} {:>14.3f}\n",
-               name_of_client(header, number), figures.priority, figures.weight, figures.operations,
-               print_size(figures.bytes), static_cast<double>(mean) / 1e3,
+               printable(name_of_client(header, number)), figures.priority, figures.weight,
+               figures.operations, print_size(figures.bytes), static_cast<double>(mean) / 1e3,
                static_cast<double>(figures.longest_queued_ns) / 1e3,
                static_cast<double>(figures.device_ns) / 1e6);
   }

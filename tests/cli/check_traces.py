@@ -70,6 +70,22 @@ class Traces(CliTest):
             self.assertEqual(finished.returncode, 1)
             self.assert_one_line(finished.stderr)
 
+    def test_names_in_a_trace_cannot_control_the_terminal(self):
+        with open(frag_trace("vmm"), "rb") as file:
+            content = bytearray(file.read())
+        place = struct.unpack_from("<I", content, 16)[0]  # behind the header
+        while place < len(content):
+            kind, size = struct.unpack_from("<HxxI", content, place + 4)
+            payload = bytes(content[place + 64 : place + 64 + size])
+            if kind == 2:  # sections
+                payload = payload.replace(b"device 0", b"\033]0;abc\a")
+                content[place + 64 : place + 64 + size] = payload
+                struct.pack_into("<I", content, place + 20, crc32c(payload))
+                struct.pack_into("<I", content, place + 60, crc32c(content[place : place + 60]))
+            place += 64 + size
+        said = self.good("stats", self.write(content))
+        self.assertIn("?]0;abc?, blocking", said)
+
     def test_a_newer_version_is_refused(self):
         with open(frag_trace("monitor"), "rb") as file:
             whole = bytearray(file.read())
