@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "alloc/program_lending.hpp"
 
+#include <algorithm>
+
 namespace cuvmm {
 namespace {
 
@@ -29,12 +31,14 @@ Result<Memory::Lent> ProgramLending::lend(CUdeviceptr address, const Lending::Se
     chunks_.pin(place.address, 1, pin::legacy_ipc);
     chunks.push_back(place.chunk);
   }
-  const Id id = places.front().chunk->id | mark;
+  const Begin begin{places.front().chunk->id, places.front().address};
   const Holding holding{lock_};
   std::erase_if(all_, [](const auto& lent) { return !lent.second.is_there(); });
-  Lent& lent = all_.try_emplace(id, Lent{fresh, {}}).first->second;
-  lent.chunks = std::move(chunks);
-  return Memory::Lent{id, lent.secret};
+  auto lent = std::find_if(all_.begin(), all_.end(),
+                           [&](const auto& one) { return one.second.begin == begin; });
+  if (lent == all_.end()) lent = all_.emplace(++last_, Lent{begin, fresh, {}}).first;
+  lent->second.chunks = std::move(chunks);
+  return Memory::Lent{lent->first, lent->second.secret};
 }
 
 std::optional<Lending::Secret> ProgramLending::secret_of(Id id) const {

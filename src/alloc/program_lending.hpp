@@ -33,7 +33,14 @@ class ProgramLending {
 
  private:
   static constexpr Id mark = Id{1} << 63;
+  // A chunk may be mapped at several addresses, with different neighbours.
+  struct Begin {
+    std::uint64_t chunk;
+    CUdeviceptr address;
+    bool operator==(const Begin&) const = default;
+  };
   struct Lent {
+    Begin begin;
     Lending::Secret secret;
     std::vector<std::weak_ptr<ProgramChunk>> chunks;
     bool is_there() const;
@@ -43,6 +50,7 @@ class ProgramLending {
 
   mutable Lock lock_{LockOrder::Lending};  // guards what follows
   std::unordered_map<Id, Lent> all_;
+  Id last_ = mark;
 };
 
 }  // namespace cuvmm

@@ -39,6 +39,10 @@ class ProgramMemoryIpc : public DriverContract {
     Handle handle = 0;
     ASSERT_CUDA(driver().cuMemCreate(&handle, chunk_size, &properties, 0));
     handle = world->chunks.created(handle, chunk_size, properties);
+    map(at, handle);
+    mapped.emplace_back(at, handle);
+  }
+  void map(Size at, Handle handle) {
     const CUdeviceptr where = address + at * chunk_size;
     ASSERT_CUDA(driver().cuMemMap(where, chunk_size, 0, world->chunks.handle_of(handle), 0));
     world->chunks.mapped(where, chunk_size, handle);
@@ -46,13 +50,15 @@ class ProgramMemoryIpc : public DriverContract {
                                CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     ASSERT_CUDA(driver().cuMemSetAccess(where, chunk_size, &line, 1));
     world->chunks.set_access(where, chunk_size, {&line, 1});
-    mapped.emplace_back(at, handle);
+  }
+  void unmap(Size at) {
+    const auto places = world->chunks.unmap(address + at * chunk_size, chunk_size);
+    EXPECT_CUDA(driver().cuMemUnmap(address + at * chunk_size, chunk_size));
   }
   void end(Size at) {
     const auto found = std::find_if(mapped.begin(), mapped.end(),
                                     [&](const auto& one) { return one.first == at; });
-    const auto places = world->chunks.unmap(address + at * chunk_size, chunk_size);
-    EXPECT_CUDA(driver().cuMemUnmap(address + at * chunk_size, chunk_size));
+    unmap(at);
     const auto released = world->chunks.release(found->second);
     if (released.is_for_driver) {
       EXPECT_CUDA(driver().cuMemRelease(released.handle));
@@ -110,6 +116,33 @@ TEST_F(ProgramMemoryIpc, HandlesAreTheSameEachTimeAndWithinTheMapping) {
   const CUipcMemHandle second = world->handle_of(address + chunk_size);
   EXPECT_EQ(std::memcmp(&first, &inner, sizeof first), 0);
   EXPECT_NE(std::memcmp(&first, &second, sizeof first), 0);
+}
+
+CHILD_ROLE(reads_both_chunks) {
+  PrimaryContext context;
+  IpcWorld world{driver()};
+  for (const std::uint32_t second : {2u, 3u}) {
+    const CUdeviceptr opened = world.open(link.receive<CUipcMemHandle>());
+    EXPECT_EQ(read_word(opened), 1u);
+    EXPECT_EQ(read_word(opened + chunk_size), second);
+    EXPECT_EQ(world.ipc.close(opened), Answer{CUDA_SUCCESS});
+  }
+}
+
+TEST_F(ProgramMemoryIpc, AChunkMappedTwiceIsLentWithWhatFollowsItThere) {
+  for (const Size at : {0u, 1u, 4u}) add(at);
+  map(3, mapped.front().second);
+  write_word(address, 1);
+  write_word(address + chunk_size, 2);
+  write_word(address + 4 * chunk_size, 3);
+  GIVEN(synchronize());
+  Child child{"reads_both_chunks"};
+  const CUipcMemHandle first = world->handle_of(address);
+  const CUipcMemHandle second = world->handle_of(address + 3 * chunk_size);
+  child.link().send(first);
+  child.link().send(second);
+  EXPECT_EQ(child.wait(), 0);
+  unmap(3);
 }
 
 TEST_F(ProgramMemoryIpc, BorrowersKeepWhatTheProgramEnds) {
