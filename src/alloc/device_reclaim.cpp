@@ -25,6 +25,7 @@ void DeviceReclaim::retry(DeviceMemory& device, Size size, MemoryPressure& press
       return;
     }
     pressure.tried.add(ReclaimSteps::OtherOwners);
+    parts_.lending.catch_up();
     const bool some_work_ended = clock_.wait_for_frees(device.ordinal(), until);
     const Size excess = device.budget().excess();
     Size released = parts_.holdings.release(device.ordinal(), saturating_sum(wanted, excess));
@@ -79,6 +80,7 @@ Size DeviceReclaim::reclaim_from_others(const DeviceMemory& device, Size wanted)
 }
 
 bool DeviceReclaim::make_room() {
+  parts_.lending.catch_up();
   Size released = 0;
   for (DeviceMemory* const device : parts_.devices.all()) {
     clock_.ask_about_frees(device->ordinal());

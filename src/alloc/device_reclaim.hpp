@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "alloc/device_holdings.hpp"
+#include "alloc/lending.hpp"
 
 namespace cuvmm {
 
@@ -18,6 +19,7 @@ class DeviceReclaim {
     ServedDevices& devices;
     const ServedPools& pools;
     const DeviceHoldings& holdings;
+    const Lending& lending;
   };
   explicit DeviceReclaim(const Parts& parts)
       : parts_(parts), settings_(parts.settings), clock_(parts.dependencies.clock) {}

@@ -48,6 +48,20 @@ void Lending::give_back(Id id) {
   all_.erase(found);
 }
 
+void Lending::catch_up() const {
+  std::function<void()> how;
+  {
+    const Holding holding{lock_};
+    how = catch_up_;
+  }
+  if (how) how();
+}
+
+void Lending::catch_up_by(std::function<void()> how) {
+  const Holding holding{lock_};
+  catch_up_ = std::move(how);
+}
+
 bool Lending::end(Id id, const FreeTicket& ticket) {
   const Holding holding{lock_};
   const auto found = all_.find(id);

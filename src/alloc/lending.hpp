@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <optional>
 #include <unordered_map>
 
@@ -38,6 +39,12 @@ class Lending {
   // Removes a borrower.
   void give_back(Id id);
 
+  // Returns once every borrower that has already closed its memory, or ended, is removed. Call with
+  // no lock held.
+  void catch_up() const;
+  // How to do that, from the thread that learns of it; empty: there are no borrowers.
+  void catch_up_by(std::function<void()> how);
+
   // The program has freed the block. Returns true if it has no borrowers and can be freed now.
   // Otherwise it is freed when the last borrower gives it back, for reuse after the ticket.
   bool end(Id id, const FreeTicket& ticket);
@@ -63,6 +70,7 @@ class Lending {
 
   mutable Lock lock_{LockOrder::Lending};  // guards what follows
   std::unordered_map<Id, Lent> all_;
+  std::function<void()> catch_up_;
 };
 
 }  // namespace cuvmm

@@ -127,7 +127,7 @@ class Memory {  // NOLINT(clang-analyzer-optin.performance.Padding)
   ServedContexts contexts_{{dependencies_, policy_, devices_, lending_, retired_}};
   ServedPools pools_{{dependencies_, settings_, policy_, devices_, retired_}};
   const DeviceHoldings holdings_{devices_, contexts_, pools_};
-  DeviceReclaim reclaim_{{dependencies_, settings_, devices_, pools_, holdings_}};
+  DeviceReclaim reclaim_{{dependencies_, settings_, devices_, pools_, holdings_, lending_}};
   ProgramWork work_{dependencies_, settings_.free, reclaim_};
   Retired retired_;  // contexts, and pools whose addresses are gone
 };

@@ -11,7 +11,9 @@
 #include "base/at_exit.hpp"
 #include "base/log.hpp"
 #include "base/start_thread.hpp"
+#include "base/without_signals.hpp"
 #include "share/host.hpp"
+#include "trace/futex.hpp"
 
 namespace cuvmm::share {
 namespace {
@@ -57,7 +59,10 @@ class Lender::LendServer {
       : memory_(memory), programs_(programs), as_ours_(as_ours) {}
   Result<void> start();
   static void* run(void* server);
-  void work();
+  Result<void> work();
+  Result<bool> serve_one(Deadline until, int also);
+  Result<void> catch_up_with_importers();
+  void catch_up();
   void answer(const HostEvent& event);
   void lend(const HostEvent& event);
   void give_back(Lending::Id id) {
@@ -70,9 +75,12 @@ class Lender::LendServer {
   IpcHandle identity_;
   std::unique_ptr<Host> host_;
   std::map<GrantId, Lending::Id> lent_;
+  std::atomic<bool> has_importers_{false};  // some of it is lent
   std::atomic<bool> stops_{false};
-  OwnFd stopped_;  // readable once `stop_` is closed
+  OwnFd stopped_;  // readable once something is written to `stop_`, or it is closed
   OwnFd stop_;
+  FutexWord asked_{0};      // calls of catch_up()
+  FutexWord caught_up_{0};  // those that have been answered
   pid_t process_ = 0;
   pthread_t thread_{};
   bool runs_ = false;
@@ -113,6 +121,7 @@ Result<void> Lender::LendServer::start() {
     return system_error(doing);
   }
   runs_ = true;
+  memory_.lending().catch_up_by([this] { catch_up(); });
   removes_socket.ensure();
   socket_to_remove.store(new SocketToRemove{host_->path(), process_, socket_to_remove.load()});
   return {};
@@ -121,6 +130,7 @@ Result<void> Lender::LendServer::start() {
 Lender::LendServer::~LendServer() {
   // A forked child has this object but not the thread.
   if (!runs_ || process_ != ::getpid()) return;
+  memory_.lending().catch_up_by({});
   stops_.store(true);
   stop_.close();
   ::pthread_join(thread_, nullptr);
@@ -128,21 +138,61 @@ Lender::LendServer::~LendServer() {
 
 void* Lender::LendServer::run(void* server) {
   auto* const self = static_cast<LendServer*>(server);
-  self->as_ours_([self] { self->work(); });
+  self->as_ours_([self] {
+    const auto worked = self->work();
+    if (worked.ok()) return;
+    self->has_importers_.store(false);
+    CUVMM_LOG(Warning, "%s; IPC handles of this process can no longer be opened",
+              worked.error().text().c_str());
+  });
   return nullptr;
 }
 
-void Lender::LendServer::work() {
+Result<void> Lender::LendServer::work() {
   while (!stops_.load()) {
     // Waits only for a moment at a time: if the program closes the pipe, nothing ends the wait,
     // since its number may belong to another file by then.
-    const auto event = host_->wait(Deadline::after(a_moment), stopped_.number());
-    if (!event.ok()) {
-      CUVMM_LOG(Warning, "%s; IPC handles of this process can no longer be opened",
-                event.error().text().c_str());
-      return;
-    }
-    if (event->has_value()) answer(**event);
+    TRY(serve_one(Deadline::after(a_moment), stopped_.number()));
+    if (asked_.load() != caught_up_.load()) TRY(catch_up_with_importers());
+  }
+  return {};
+}
+
+// Returns whether there was anything to do.
+Result<bool> Lender::LendServer::serve_one(Deadline until, int also) {
+  const auto event = TRY(host_->wait(until, also));
+  if (event) answer(*event);
+  has_importers_.store(!lent_.empty());
+  return event.has_value();
+}
+
+// Empties the pipe first: what is written to it later comes with another request.
+Result<void> Lender::LendServer::catch_up_with_importers() {
+  char written[64];
+  while (::read(stopped_.number(), written, sizeof written) == sizeof written) {
+  }
+  const std::uint32_t asked = asked_.load();
+  while (TRY(serve_one(Deadline{}, -1))) {
+  }
+  caught_up_.store(asked);
+  wake_all(caught_up_);
+  return {};
+}
+
+// Called by other threads. An importer has closed its connection before anyone can see that it has
+// ended, but this process's thread may not have run since.
+void Lender::LendServer::catch_up() {
+  if (!has_importers_.load() || process_ != ::getpid()) return;
+  const std::uint32_t mine = asked_.fetch_add(1) + 1;
+  {
+    const WithoutWriteSignals quiet;
+    if (::write(stop_.number(), "", 1) < 0 && errno != EAGAIN) return;
+  }
+  const Deadline until = Deadline::after(a_moment);
+  for (;;) {
+    const std::uint32_t seen = caught_up_.load();
+    if (static_cast<std::int32_t>(seen - mine) >= 0 || until.is_over()) return;
+    wait_while(caught_up_, seen, a_moment);
   }
 }
 
@@ -165,6 +215,7 @@ void Lender::LendServer::lend(const HostEvent& event) {
   }
   auto block = is_programs ? programs_.borrow(id) : memory_.lending().borrow(id);
   if (!block.ok()) return (void)host_->refuse(event.peer, Refusal::Freed);
+  has_importers_.store(true);
   const auto granted = host_->grant(
       event.peer,
       {.chunks = std::move(block->chunks), .offset = block->offset, .size = block->size});

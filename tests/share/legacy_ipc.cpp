@@ -191,6 +191,51 @@ TEST_F(LegacyIpcTest, MemoryOfADeadImporterIsTakenBack) {
   EXPECT_TRUE(comes_to(0));
 }
 
+TEST_F(LegacyIpcTest, MemoryOfAnImporterThatHasEndedCanBeAllocatedAtOnce) {
+  world =
+      std::make_unique<IpcWorld>(driver(), MemorySettings{.limit = SizeLimit::of_bytes(16 * MiB)});
+  for (int round = 0; round < 5 && !HasFailure(); ++round) {
+    const CUdeviceptr address = world->allocate(10 * MiB);
+    Child child{"borrows_and_dies"};
+    child.link().send(world->handle_of(address));
+    child.link().wait_for_signal();
+    EXPECT_EQ(world->memory.free(address), Answer{CUDA_SUCCESS});
+    child.link().signal();
+    EXPECT_EQ(child.wait(), 128 + SIGKILL);
+    EXPECT_EQ(world->memory.free(world->allocate(16 * MiB)), Answer{CUDA_SUCCESS});
+  }
+}
+
+CHILD_ROLE(opens_and_closes) {
+  PrimaryContext context;
+  IpcWorld world{driver()};
+  for (auto rounds = link.receive<int>(); rounds > 0; --rounds) {
+    const CUdeviceptr opened = world.open(link.receive<CUipcMemHandle>());
+    link.signal();
+    link.wait_for_signal();
+    EXPECT_EQ(world.ipc.close(opened), Answer{CUDA_SUCCESS});
+    link.signal();
+  }
+}
+
+TEST_F(LegacyIpcTest, MemoryThatItsImporterHasClosedCanBeAllocatedAtOnce) {
+  world =
+      std::make_unique<IpcWorld>(driver(), MemorySettings{.limit = SizeLimit::of_bytes(16 * MiB)});
+  Child child{"opens_and_closes"};
+  const int rounds = 30;
+  child.link().send(rounds);
+  for (int round = 0; round < rounds && !HasFailure(); ++round) {
+    const CUdeviceptr address = world->allocate(10 * MiB);
+    child.link().send(world->handle_of(address));
+    child.link().wait_for_signal();
+    EXPECT_EQ(world->memory.free(address), Answer{CUDA_SUCCESS});
+    child.link().signal();
+    child.link().wait_for_signal();
+    EXPECT_EQ(world->memory.free(world->allocate(16 * MiB)), Answer{CUDA_SUCCESS});
+  }
+  EXPECT_EQ(child.wait(), 0);
+}
+
 CHILD_ROLE(lends) {
   left_behind<PrimaryContext>();
   auto& world = left_behind<IpcWorld>(driver());
