@@ -17,6 +17,24 @@ inline int current_device(const Driver& driver) {
   return driver.cuCtxGetDevice_v2000(&ordinal) == CUDA_SUCCESS ? ordinal : -1;
 }
 
+// Tells contexts apart even if a new one has the handle of one that has ended. 0 if there is none,
+// or if the driver is older than CUDA 12.
+inline unsigned long long context_id(const Driver& driver, CUcontext context) {
+  unsigned long long id = 0;
+  if (context == nullptr || driver.cuCtxGetId(context, &id) != CUDA_SUCCESS) return 0;
+  return id;
+}
+
+// A context that the program may end, and begin again with the same handle, unnoticed.
+struct KnownContext {
+  CUcontext handle = nullptr;
+  unsigned long long id = 0;
+
+  static KnownContext of(const Driver& driver, CUcontext context) {
+    return {context, context_id(driver, context)};
+  }
+};
+
 // Makes a context current until the end of the scope.
 class InContext {
  public:
@@ -27,6 +45,16 @@ class InContext {
     }
     answer_ = driver.cuCtxPushCurrent(context);
     pushed_ = ok();
+  }
+  InContext(const Driver& driver, const KnownContext& context) : InContext(driver, context.handle) {
+    if (!ok() || context.id == 0) return;
+    unsigned long long id = 0;
+    const CUresult found = driver.cuCtxGetId(context.handle, &id);
+    const bool has_ended =
+        found == CUDA_ERROR_CONTEXT_IS_DESTROYED || found == CUDA_ERROR_INVALID_CONTEXT;
+    if (has_ended || (found == CUDA_SUCCESS && id != context.id)) {
+      answer_ = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    }
   }
   ~InContext() {
     CUcontext ours = nullptr;

@@ -255,7 +255,7 @@ Result<std::vector<ChunkRef>> ElasticPool::take_chunks(const Granules& granules)
 }
 
 Result<PoolCopies*> ElasticPool::copies() {
-  if (copies_ == nullptr) {
+  if (copies_ == nullptr || copies_->has_ended()) {
     copies_ = TRY(PoolCopies::create(places_->driver(), places_->home_device()));
   }
   return copies_.get();

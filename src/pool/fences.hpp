@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/lock.hpp"
-#include "driver/driver.hpp"
+#include "driver/current_context.hpp"
 
 namespace cuvmm {
 
@@ -30,7 +30,7 @@ class Fences {
 
  private:
   struct Fence {
-    Fence(const Driver& of, CUcontext in) : driver(of), context(in) {}
+    Fence(const Driver& of, CUcontext in) : driver(of), context(KnownContext::of(of, in)) {}
     ~Fence();
     Fence(const Fence&) = delete;
     Fence& operator=(const Fence&) = delete;
@@ -39,7 +39,7 @@ class Fences {
     bool is_done() const;
 
     const Driver& driver;
-    CUcontext context;
+    KnownContext context;
     CUevent event = nullptr;
   };
   using Shared = std::shared_ptr<Fence>;

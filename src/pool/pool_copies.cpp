@@ -12,7 +12,9 @@ constexpr const char* preparing = "prepare to copy";
 
 Result<std::shared_ptr<PoolCopies>> PoolCopies::create(const Driver& driver, int device) {
   std::shared_ptr<PoolCopies> made{new PoolCopies{driver, device}};
-  TRY(driver.check(driver.cuDevicePrimaryCtxRetain(&made->context_, device), preparing));
+  CUcontext context = nullptr;
+  TRY(driver.check(driver.cuDevicePrimaryCtxRetain(&context, device), preparing));
+  made->context_ = KnownContext::of(driver, context);
   const InContext in_context{driver, made->context_};
   if (!in_context.ok()) {
     return Error{.kind = ErrorKind::DriverFailed,
@@ -25,17 +27,24 @@ Result<std::shared_ptr<PoolCopies>> PoolCopies::create(const Driver& driver, int
 }
 
 PoolCopies::~PoolCopies() {
-  if (stream_ != nullptr) {
+  if (context_.handle == nullptr) return;
+  {
     const InContext in_context{driver_, context_};
-    if (in_context.ok()) {
+    // A reset has ended the stream and all references to the context. By now the same handles may
+    // be the program's.
+    if (in_context.answer() == CUDA_ERROR_CONTEXT_IS_DESTROYED) return;
+    if (in_context.ok() && stream_ != nullptr) {
       release_or_defer(Deferred::Handle,
                        [of = &driver_, stream = stream_] { return of->cuStreamDestroy(stream); });
     }
   }
-  if (context_ == nullptr) return;
   release_or_defer(Deferred::Handle, [of = &driver_, device = device_] {
     return of->cuDevicePrimaryCtxRelease(device);
   });
+}
+
+bool PoolCopies::has_ended() const {
+  return InContext{driver_, context_}.answer() == CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 Result<void> PoolCopies::copy(const Add& add, std::shared_ptr<void> held) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 
+#include "driver/current_context.hpp"
 #include "vmm/copy_bytes.hpp"
 
 namespace cuvmm {
@@ -16,6 +17,8 @@ class PoolCopies : public std::enable_shared_from_this<PoolCopies> {
   PoolCopies(const PoolCopies&) = delete;
   PoolCopies& operator=(const PoolCopies&) = delete;
 
+  // Its context was reset: the program ended it, whoever else was using it.
+  bool has_ended() const;
   // Runs the copies that `add` adds, in order, and waits for them. Keeps `held` alive until none of
   // them runs any more, which after an Error may be later.
   using Add = std::function<Result<void>(CopyBytes&)>;
@@ -26,7 +29,7 @@ class PoolCopies : public std::enable_shared_from_this<PoolCopies> {
 
   const Driver& driver_;
   const int device_;
-  CUcontext context_ = nullptr;
+  KnownContext context_;
   CUstream stream_ = nullptr;
 };
 

@@ -209,6 +209,41 @@ TEST_F(LibraryPools, CompactionReportsWhatItMoved) {
   EXPECT_EQ(read(pool->base_address() + done->moves[0].to, 5), "moved");
 }
 
+// As cudaDeviceReset does. Objects that the program creates afterwards may get the handles of those
+// that ended with the context.
+TEST_F(LibraryPools, OutliveAResetOfTheContextAndTouchNothingCreatedAfterIt) {
+  std::vector<CUevent> events(64);
+  std::vector<CUstream> streams(64);
+  {
+    auto pool = ElasticPool::create(16 * MiB);
+    ASSERT_TRUE(pool.ok());
+    const std::uint64_t granule = pool->granule();
+    ASSERT_TRUE(pool->allocate_at(0, 4096).ok());
+    ASSERT_TRUE(pool->allocate_at(2 * granule, 4096, Traits::Movable).ok());
+    ASSERT_TRUE(pool->compact().ok());
+    ASSERT_TRUE(pool->fence(nullptr).ok());
+    CUcontext again = nullptr;
+    ASSERT_EQ(CALL(cuDevicePrimaryCtxReset)(0), CUDA_SUCCESS);
+    ASSERT_EQ(CALL(cuDevicePrimaryCtxRetain)(&again, 0), CUDA_SUCCESS);
+    ASSERT_EQ(CALL(cuCtxSetCurrent)(again), CUDA_SUCCESS);
+    for (CUevent& event : events) ASSERT_EQ(CALL(cuEventCreate)(&event, 0), CUDA_SUCCESS);
+    for (CUstream& stream : streams) ASSERT_EQ(CALL(cuStreamCreate)(&stream, 0), CUDA_SUCCESS);
+    ASSERT_TRUE(pool->allocate_at(3 * granule, 4096, Traits::Movable).ok());
+    write(pool->base_address() + 3 * granule, "moved");
+    const auto done = pool->compact();
+    ASSERT_TRUE(done.ok()) << done.error().message();
+    ASSERT_EQ(done->moves.size(), 1u);
+    EXPECT_EQ(read(pool->base_address() + done->moves[0].to, 5), "moved");
+    ASSERT_EQ(CALL(cuDevicePrimaryCtxReset)(0), CUDA_SUCCESS);
+    ASSERT_EQ(CALL(cuDevicePrimaryCtxRetain)(&again, 0), CUDA_SUCCESS);
+    ASSERT_EQ(CALL(cuCtxSetCurrent)(again), CUDA_SUCCESS);
+    for (CUevent& event : events) ASSERT_EQ(CALL(cuEventCreate)(&event, 0), CUDA_SUCCESS);
+    for (CUstream& stream : streams) ASSERT_EQ(CALL(cuStreamCreate)(&stream, 0), CUDA_SUCCESS);
+  }
+  for (CUevent event : events) EXPECT_EQ(CALL(cuEventDestroy)(event), CUDA_SUCCESS);
+  for (CUstream stream : streams) EXPECT_EQ(CALL(cuStreamDestroy)(stream), CUDA_SUCCESS);
+}
+
 TEST_F(LibraryPools, AFenceIsWaitedFor) {
   auto pool = ElasticPool::create(16 * MiB);
   ASSERT_TRUE(pool.ok());

@@ -60,12 +60,13 @@ Scenario<ElasticWorld> scenario(std::function<Result<void>(ElasticWorld&)> when,
           .check = [](ElasticWorld& world) { ASSERT_SOUND(*world.pool); },
           .makes_up_for =
               [](const std::string& name, CUresult fault) {
-                // Switching the capture mode and restoring the caller's context are best effort. An
-                // allocation that finds no memory is tried once more.
+                // Switching the capture mode, restoring the caller's context and telling a context
+                // from an earlier one are best effort. An allocation that finds no memory is tried
+                // once more.
                 return name == "cuThreadExchangeStreamCaptureMode" || name == "cuCtxGetCurrent" ||
                        name == "cuCtxPopCurrent" || name == "cuCtxPushCurrent" ||
                        name == "cuStreamDestroy" || name == "cuDevicePrimaryCtxRelease" ||
-                       name == "cuDeviceGetAttribute" ||
+                       name == "cuDeviceGetAttribute" || name == "cuCtxGetId" ||
                        (name == "cuMemCreate" && fault == CUDA_ERROR_OUT_OF_MEMORY);
               }};
 }

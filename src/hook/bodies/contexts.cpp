@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "base/log.hpp"
+#include "driver/current_context.hpp"
 #include "hook/serve.hpp"
 
 namespace cuvmm::hook {
@@ -97,21 +98,13 @@ CUresult destroy(const Forward<call>& forward, CUcontext context) {
   return end_by(forward, context, context, &if_granted);
 }
 
-// Tells contexts apart even if a new one has the handle of one that has ended. 0 if there is none,
-// or if the driver is older than CUDA 12.
-unsigned long long id_of(const Driver& driver, CUcontext context) {
-  unsigned long long id = 0;
-  if (context == nullptr || driver.cuCtxGetId(context, &id) != CUDA_SUCCESS) return 0;
-  return id;
-}
-
 // A context ends with the last of its uses, of which each cuCtxAttach adds one.
 template <Call call>
 CUresult detach(const Forward<call>& forward, CUcontext context) {
   const Driver& driver = forward.engine().driver();
-  const unsigned long long id = id_of(driver, context);
+  const unsigned long long id = context_id(driver, context);
   return end_by(forward, context, context, [&](CUresult answer) {
-    return answer == CUDA_SUCCESS && (id == 0 || id_of(driver, context) != id);
+    return answer == CUDA_SUCCESS && (id == 0 || context_id(driver, context) != id);
   });
 }
 
@@ -127,7 +120,7 @@ class PrimaryContext {
   PrimaryContext(const Driver& driver, CUdevice device) : driver_(driver), device_(device) {
     if (!is_active(driver_, device_)) return;
     if (driver_.cuDevicePrimaryCtxRetain(&handle_, device_) != CUDA_SUCCESS) return;
-    id_ = id_of(driver_, handle_);
+    id_ = context_id(driver_, handle_);
     driver_.cuDevicePrimaryCtxRelease(device_);
   }
   // nullptr if it was inactive.
@@ -135,7 +128,7 @@ class PrimaryContext {
   // Another thread may have made it active again, as a new context, which then waits until this one
   // is no longer listed.
   bool has_ended() const {
-    return !is_active(driver_, device_) || (id_ != 0 && id_of(driver_, handle_) != id_);
+    return !is_active(driver_, device_) || (id_ != 0 && context_id(driver_, handle_) != id_);
   }
 
  private:
