@@ -328,7 +328,7 @@ Result<PoolCompaction> ElasticPool::compact() {
     const Size before = physical_;
     Undo release = release_what_was_made();
     CompactionPlan plan{bytes_.unallocated()};
-    if (!is_damaged_) {
+    if (!is_damaged_ && !bytes_.are_any_evicted()) {
       plan_moves(plan);
       TRY(plan_separation(plan));
       plan_sharing(plan);

@@ -88,13 +88,18 @@ Result<ElasticPool::Evicted> ElasticPool::evict(Size wanted) {
   TRY(check_active(evicting));
   while (evicted.physical < wanted && !evictable_.empty()) {
     const Stretch next{evictable_.begin()->first, evictable_.begin()->second};
-    const auto freed = remove(next);
+    const auto freed = remove(next, Reuse::Later);
     if (!freed.ok() && evicted.allocations.empty()) return freed.error();
     if (!freed.ok()) break;
     evicted.allocations.push_back(next);
     evicted.physical += *freed;
   }
   return evicted;
+}
+
+void ElasticPool::reuse(Stretch evicted) {
+  const Holding holding{lock_};
+  bytes_.reuse(evicted);
 }
 
 Size ElasticPool::evictable_bytes() const {

@@ -120,6 +120,10 @@ Result<void> ElasticPool::allocate_at(Stretch stretch, AllocationTraits traits) 
 Error ElasticPool::conflict(Stretch stretch) {
   Error error = refusal(ErrorKind::AlreadyMapped, allocating, stretch.size,
                         bytes_.available().free_at_front(stretch));
+  if (bytes_.is_evicted(stretch)) {
+    error.subject = "some of it was just evicted, and its owner is not notified yet";
+    return error;
+  }
   if (!bytes_.is_withheld(stretch)) return error;
   for (const MappedChunk& mapped : ground_->mapping.chunks_in(stretch)) {
     asked_for_.insert(mapped.offset / granule());
@@ -150,7 +154,7 @@ Result<void> ElasticPool::deallocate(Stretch stretch) {
     return refusal(ErrorKind::NotMapped, freeing, stretch.size,
                    bytes_.unallocated().taken_at_front(stretch));
   }
-  TRY(remove(stretch));
+  TRY(remove(stretch, Reuse::AtOnce));
   return {};
 }
 
@@ -319,11 +323,11 @@ Size ElasticPool::forget_granules(const std::vector<MappedChunk>& gone) {
   return freed;
 }
 
-Result<Size> ElasticPool::remove(Stretch stretch) {
+Result<Size> ElasticPool::remove(Stretch stretch, Reuse when) {
   const std::vector<MappedChunk> gone = chunks_of(emptied_by_removing(stretch));
   if (!gone.empty()) TRY(unmap(gone));
   const Size freed = forget_granules(gone);
-  bytes_.give(stretch);
+  when == Reuse::AtOnce ? bytes_.give(stretch) : bytes_.evict(stretch);
   forget_marks(movable_, stretch);
   forget_marks(evictable_, stretch);
   return freed;

@@ -131,12 +131,15 @@ class ElasticPool {
   InvariantViolation violation() const;
 
   // Takes Evictable allocations until `wanted` bytes of physical memory are freed or none are left,
-  // and returns the allocations taken. TimedOut if fences keep coming; nothing is taken then.
+  // and returns the allocations taken. Nothing is allocated at their addresses until reuse() is
+  // called for each, so that their owner can be notified first. TimedOut if fences keep coming;
+  // nothing is taken then.
   struct Evicted {
     std::vector<Stretch> allocations;
     Size physical = 0;
   };
   Result<Evicted> evict(Size wanted);
+  void reuse(Stretch evicted);
   Size evictable_bytes() const;
 
   // Unmaps all memory but keeps its chunks; addresses stay allocated. Waits for the fences;
@@ -174,7 +177,8 @@ class ElasticPool {
   Result<void> check_active(const char* doing) const;
   Result<void> check_stretch(const char* doing, Stretch stretch) const;
   Result<void> place(Stretch stretch, AllocationTraits traits);
-  Result<Size> remove(Stretch stretch);  // returns the physical memory freed
+  enum class Reuse : std::uint8_t { AtOnce, Later };
+  Result<Size> remove(Stretch stretch, Reuse when);  // returns the physical memory freed
   Granules granules_of(Stretch stretch) const;
   Granules without_memory(const Granules& granules) const;
   Error conflict(Stretch stretch);

@@ -15,18 +15,25 @@ namespace cuvmm {
 class PoolBytes {
  public:
   PoolBytes(Size capacity, Size granule)
-      : granule_(granule), unallocated_(capacity), available_(capacity) {}
+      : granule_(granule), unallocated_(capacity), reusable_(capacity), available_(capacity) {}
 
   const FreeBytes& unallocated() const { return unallocated_; }
-  // The unallocated bytes that are not withheld.
+  // The unallocated bytes that are neither withheld nor just evicted.
   const FreeBytes& available() const { return available_; }
   bool is_withheld(Stretch stretch) const {
-    return unallocated_.is_free(stretch) && !available_.is_free(stretch);
+    return reusable_.is_free(stretch) && !available_.is_free(stretch);
   }
   const SharedGranules& shared() const { return shared_; }
 
   void take(Stretch stretch);  // must be available
   void give(Stretch stretch);  // must be allocated
+  // The same, but the bytes are not available again until reuse() is called for them.
+  void evict(Stretch stretch);
+  void reuse(Stretch evicted);
+  bool is_evicted(Stretch stretch) const {  // at least some of it
+    return unallocated_.is_free(stretch) && !reusable_.is_free(stretch);
+  }
+  bool are_any_evicted() const { return reusable_.free_bytes() != unallocated_.free_bytes(); }
   void grow(Size capacity);
 
   // Makes `granule`, which must be alone, share the chunk of `with`. The bytes allocated in it must
@@ -47,6 +54,7 @@ class PoolBytes {
 
   const Size granule_;
   FreeBytes unallocated_;
+  FreeBytes reusable_;  // unallocated and not just evicted
   FreeBytes available_;
   SharedGranules shared_;
 };

@@ -121,7 +121,8 @@ class SharedPool {
   Size could_be_taken(const Model& asker) const;
   void take_from(const Shared& model, Size wanted);
   void take_parked(const Shared& model);
-  void tell_lost(const Shared& model, const std::vector<Stretch>& lost);
+  void tell_lost(const Shared& model, Stretch lost);
+  void tell_evicted(const Shared& model, const std::vector<Stretch>& evicted);
   template <class Call>
   void call_out(const Shared& model, Call call);
 

@@ -74,7 +74,7 @@ void SharedPool::take_from(const Shared& model, Size wanted) {
   if (before != 0 && model->memory->evictable_bytes() != 0) {
     // Memory that the driver refuses to unmap stays the model's.
     const auto evicted = model->memory->evict(std::min(wanted, before));
-    if (evicted.ok() && !evicted->allocations.empty()) tell_lost(model, evicted->allocations);
+    if (evicted.ok()) tell_evicted(model, evicted->allocations);
   }
   if (gained() >= wanted || model->settings.reclaim == nullptr) return;
   call_out(model, [&] { model->settings.reclaim(wanted - gained()); });
@@ -83,14 +83,18 @@ void SharedPool::take_from(const Shared& model, Size wanted) {
 }
 
 void SharedPool::take_parked(const Shared& model) {
-  if (model->memory->drop_parked() != 0) tell_lost(model, {{0, model->memory->capacity()}});
+  if (model->memory->drop_parked() != 0) tell_lost(model, {0, model->memory->capacity()});
 }
 
-void SharedPool::tell_lost(const Shared& model, const std::vector<Stretch>& lost) {
-  if (model->settings.lost == nullptr) return;
-  // Each by itself, since the callback may unregister the model.
-  for (const Stretch& stretch : lost) {
-    call_out(model, [&] { model->settings.lost(stretch); });
+void SharedPool::tell_lost(const Shared& model, Stretch lost) {
+  if (model->settings.lost != nullptr) call_out(model, [&] { model->settings.lost(lost); });
+}
+
+// Each by itself, since the callback may unregister the model.
+void SharedPool::tell_evicted(const Shared& model, const std::vector<Stretch>& evicted) {
+  for (const Stretch& stretch : evicted) {
+    tell_lost(model, stretch);
+    model->memory->reuse(stretch);
   }
 }
 

@@ -146,6 +146,25 @@ TEST_F(SharedPoolTest, NoModelLosesContentsInVain) {
   EXPECT_TRUE(lost.empty());
 }
 
+// The model would take the notice for one about its new allocation.
+TEST_F(SharedPoolTest, NothingIsAllocatedWhereAnEvictionHasNotBeenReported) {
+  std::vector<Stretch> fresh;
+  given("a", {.lost = [&](Stretch lost) {
+          for (const Stretch& one : fresh) EXPECT_FALSE(lost.overlaps(one)) << one.offset;
+          EXPECT_EQ(outcome(pool->allocate_at("a", lost)), "already mapped");
+          EXPECT_SOUND(*pool);
+          if (!fresh.empty()) return;
+          fresh.push_back({GIVEN_VALUE(pool->allocate("a", granule)), granule});
+        }});
+  given("b");
+  for (int i = 0; i < 3; ++i) ASSERT_OK(pool->allocate("a", granule, evictable));
+  ASSERT_OK(pool->allocate("b", 3 * granule));
+  EXPECT_EQ(fresh.size(), 1u);
+  ASSERT_OK(pool->deallocate("b", {0, 3 * granule}));
+  ASSERT_OK(pool->allocate_at("a", {0, 3 * granule}));
+  expect_sum({"a", "b"});
+}
+
 TEST_F(SharedPoolTest, ContentsAreKeptWhileThereIsRoom) {
   const CUdeviceptr base = given("a");
   given("b");
