@@ -17,6 +17,7 @@ Result<std::unique_ptr<ContextMemory>> ContextMemory::create(const Driver& drive
                                       .device = device.ordinal(),
                                       .granule = device.granule(),
                                       .reserve = round_up(most, device.granule()),
+                                      .reserve_least = round_up(device.memory(), device.granule()),
                                       .access = access,
                                       .grow = device.settings().grow,
                                       .device_memory = device.memory(),

@@ -20,34 +20,27 @@ bool spreads(const DeviceMemory& device, const Compactor* compactor) {
   return compactor != nullptr && device.settings().compact == Compact::All;
 }
 
-// Reserves as many addresses as are available, at least enough for the whole device and what may be
-// spilled.
 Result<std::unique_ptr<Arena>> create_arena(const Driver& driver, DeviceMemory& device,
                                             StreamOrder& order, Compactor* compactor, Size reserves,
                                             const char* what) {
-  ArenaSettings settings{.what = what,
-                         .device = device.ordinal(),
-                         .granule = device.granule(),
-                         .reserve = 0,
-                         .access = AccessSet::of(device.ordinal()),
-                         .grow = device.settings().grow,
-                         .device_memory = device.memory(),
-                         .wait = device.settings().wait,
-                         .compactor = compactor,
-                         .spreads = spreads(device, compactor)};
+  const Size whole = round_up(device.memory(), device.granule());
+  ArenaSettings settings{
+      .what = what,
+      .device = device.ordinal(),
+      .granule = device.granule(),
+      .reserve = whole * reserves + round_up(device.most_spilled(), device.granule()),
+      .reserve_least = whole,
+      .access = AccessSet::of(device.ordinal()),
+      .grow = device.settings().grow,
+      .device_memory = device.memory(),
+      .wait = device.settings().wait,
+      .compactor = compactor,
+      .spreads = spreads(device, compactor)};
   if (const Size chunk = device.settings().chunk; chunk != 0) {
     settings.smallest_chunk = chunk;
     settings.chunks.largest = chunk;
   }
-  const Size whole = round_up(device.memory(), device.granule());
-  const Size elsewhere = round_up(device.most_spilled(), device.granule());
-  while (true) {
-    ArenaSettings sized = settings;
-    sized.reserve = whole * reserves + elsewhere;
-    auto arena = Arena::create(driver, device.store(), order, sized);
-    if (arena.ok() || reserves == 1) return arena;
-    reserves /= 2;
-  }
+  return Arena::create(driver, device.store(), order, settings);
 }
 
 }  // namespace

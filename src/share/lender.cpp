@@ -179,10 +179,11 @@ Result<void> Lender::LendServer::catch_up_with_importers() {
   return {};
 }
 
-// Called by other threads. An importer has closed its connection before anyone can see that it has
-// ended, but this process's thread may not have run since.
+// Has an effect in other threads only. An importer has closed its connection before anyone can see
+// that it has ended, but this process's thread may not have run since.
 void Lender::LendServer::catch_up() {
   if (!has_importers_.load() || process_ != ::getpid()) return;
+  if (::pthread_equal(thread_, ::pthread_self()) != 0) return;
   const std::uint32_t mine = asked_.fetch_add(1) + 1;
   {
     const WithoutWriteSignals quiet;

@@ -160,6 +160,20 @@ TEST_F(MemoryTest, NothingLiveMovesWhileWorkRunsThatCouldTouchIt) {
   end();
 }
 
+TEST_F(MemoryTest, MakesDoWithFewerAddressesIfThereAreNotSoMany) {
+  const auto reserved = [&] {
+    given_ordered(1000);
+    Size addresses = 0;
+    for (const RegionUse& region : memory().holdings().regions(0)) addresses += region.reserved;
+    return addresses;
+  };
+  const Size usual = reserved();
+  begin({});
+  faulty.fail_call(Call::cuMemAddressReserve, 2, CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_LT(reserved(), usual);
+  EXPECT_EQ(faulty.faults(), 1U);
+}
+
 TEST_F(MemoryTest, PointerQueriesDescribeTheAllocationNotItsBacking) {
   const CUdeviceptr address = given(large + 1);
   const auto ask = [&](CUpointer_attribute attribute) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "alloc/arena/arena.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "alloc/arena/sharing.hpp"
@@ -20,7 +21,18 @@ constexpr std::size_t most_spares = 256;
 ArenaSettings complete(ArenaSettings settings) {
   if (settings.smallest_chunk == 0) settings.smallest_chunk = settings.granule;
   settings.reserve = round_up(settings.reserve, settings.smallest_chunk);
+  if (settings.reserve_least == 0) settings.reserve_least = settings.reserve;
   return settings;
+}
+
+Result<Reservation> reserve_addresses(const Driver& driver, const ArenaSettings& settings) {
+  const Size least = round_up(settings.reserve_least, settings.smallest_chunk);
+  Size size = settings.reserve;
+  for (;;) {
+    auto reserved = Reservation::create(driver, size, settings.granule);
+    if (reserved.ok() || size <= least) return reserved;
+    size = std::max(least, round_up(size / 2, settings.smallest_chunk));
+  }
 }
 
 }  // namespace
@@ -37,7 +49,7 @@ Result<std::unique_ptr<Arena>> Arena::create(const Driver& driver, ChunkStore& s
   if (store.budget(Location::device(chosen.device)) == nullptr) {
     return Error::invalid(doing, "the store does not serve the device");
   }
-  Reservation addresses = TRY(Reservation::create(driver, chosen.reserve, chosen.granule));
+  Reservation addresses = TRY(reserve_addresses(driver, chosen));
   std::unique_ptr<Arena> made{new Arena{store, order, chosen, std::move(addresses)}};
   made->registration_ = store.add_client(*made, chosen.reclaim_order);
   return made;

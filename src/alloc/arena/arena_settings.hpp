@@ -15,6 +15,7 @@ struct ArenaSettings {
   int device = 0;
   Size granule = usual_granule;  // of the device
   Size reserve = 0;              // bytes of addresses
+  Size reserve_least = 0;        // that suffice if there are not so many; 0: all of them
   AccessSet access = AccessSet::none();
   Grow grow = Grow::Loose;
   Size device_memory = unlimited;
