@@ -96,7 +96,8 @@ class InABrowser(WebTest):
         self.wait_for_text("#devices .bar", "second")
         self.wait_for_text("#devices .away", "first · 96 MiB")
         self.wait_for_text("#events", "first gave .* of GPU 0 to second")
-        self.wait_for_text("#events", "by a pause, applied")
+        # On a busy machine it is paused only after the deadline.
+        self.wait_for_text("#events", "by a pause, (applied|expired)")
         self.wait_for_text("#clients", r"first\s+paused")
         self.picture("light")
         self.at_rest(server)
