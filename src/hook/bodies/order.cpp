@@ -108,7 +108,7 @@ CUresult recorded_unseen(const Forward<call>& forward, CUevent event, auto... ar
   return forward(arguments...);
 }
 
-void shared(Engine& engine, CUevent event, const CUipcEventHandle& handle) {
+void event_is_shared(Engine& engine, CUevent event, const CUipcEventHandle& handle) {
   engine.scheduling().event_is_shared(event);
   engine.shares(handle);
 }
@@ -212,14 +212,14 @@ CUVMM_HOOK(cuGreenCtxRecordEvent, CUgreenCtx context, CUevent event) {
 }
 CUVMM_HOOK(cuIpcGetEventHandle, CUipcEventHandle* handle, CUevent event) {
   const CUresult answer = recorded_unseen(forward, event, handle, event);
-  if (answer == CUDA_SUCCESS) shared(forward.engine(), event, *handle);
+  if (answer == CUDA_SUCCESS) event_is_shared(forward.engine(), event, *handle);
   return answer;
 }
 CUVMM_HOOK(cuIpcOpenEventHandle, CUevent* event, CUipcEventHandle handle) {
   const CUresult answer = forward(event, handle);
   StreamClock* clock = clock_of(forward);
   if (clock != nullptr && answer == CUDA_SUCCESS) clock->events().recorded_unseen(*event);
-  if (answer == CUDA_SUCCESS) shared(forward.engine(), *event, handle);
+  if (answer == CUDA_SUCCESS) event_is_shared(forward.engine(), *event, handle);
   return answer;
 }
 CUVMM_HOOK(cuGraphAddEventRecordNode, CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
