@@ -111,6 +111,13 @@ TEST_F(ArenaSharing, IsNotEstimatedAgainForTheSameRefusal) {
   EXPECT_TRUE(ask(4)) << "that says nothing of smaller requests";
 }
 
+// An estimate looks at every block, and a program may allocate very many.
+TEST_F(ArenaSharing, IsNotEstimatedForBlocksThatGoFarWhileNothingIsFree) {
+  ArenaWorld& its = given({.limit_granules = 4, .spill_granules = 4, .compacts = true});
+  its.given_blocks(24, its.granule / 4);
+  EXPECT_EQ(its.arena().counters().estimates, 0);
+}
+
 TEST_F(ArenaSharing, IsEstimatedAgainOnceMemoryIsFreed) {
   auto live = given_shortfall();
   EXPECT_FALSE(ask(lacking));

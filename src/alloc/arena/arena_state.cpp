@@ -226,6 +226,9 @@ Sharing ArenaState::sharing() {
 
 // A program may ask in vain again and again, and an estimate walks everything.
 Size ArenaState::could_gain(Size granules) {
+  // Moving blocks gains no more than is free. Small blocks that go far ask this each time.
+  const Size near = layout.free().bytes() - layout.free().far_bytes();
+  if (near < layout.unit() && layout.shadow_bytes() == 0) return 0;
   const std::uint64_t changes = layout.free().changes();
   const bool is_known =
       shortfall && shortfall->free_changes == changes && granules >= shortfall->wanted;
