@@ -27,6 +27,9 @@ class ArenaSummary {
     Size free = 0;
     Size moved = 0;
     Size compacted = 0;
+
+    Size held() const { return used + free; }
+    Figures& operator+=(const Figures& other);
   };
   std::map<std::uint32_t, Figures> arenas_;
 };

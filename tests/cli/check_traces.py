@@ -5,8 +5,23 @@ import json
 import os
 import random
 import struct
+import sys
 
 from cli_support import BUILD, CliTest, cuvmm, frag_trace, main, text
+
+# 30 pools, of which the last holds most.
+MANY_POOLS = """
+import ctypes, struct
+cuda, context, address = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
+assert cuda.cuInit(0) == 0 and cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0
+for i in range(30):
+    pool = ctypes.c_void_p()
+    pinned, none, device = 1, 0, 1
+    properties = struct.pack("4i72x", pinned, none, device, 0)
+    assert cuda.cuMemPoolCreate(ctypes.byref(pool), properties) == 0
+    size = ctypes.c_size_t((12 if i == 29 else 2) << 20)
+    assert cuda.cuMemAllocFromPoolAsync(ctypes.byref(address), size, pool, None) == 0
+"""
 
 
 def crc32c(data):
@@ -54,6 +69,19 @@ class Traces(CliTest):
         self.assertGreater(stats["live_peak_bytes"], stats["physical_peak_bytes"])
         self.assertGreater(stats["utilisation"], 0.5)
         self.assertLessEqual(stats["utilisation"], 1)
+
+    def test_of_many_arenas_only_the_largest_are_listed(self):
+        trace = self.path("pools.trace")
+        cuvmm("run", "-q", "--sim=memory=256M", "--trace", trace, "--", sys.executable, "-c", MANY_POOLS)
+        arenas = self.json_of("stats", "--json", trace)["arenas"]
+        self.assertGreater(len(arenas), 50)
+        table = text(cuvmm("stats", trace).stdout).partition("arenas, at the end")[2].splitlines()[1:]
+        rows = table[:table.index("")] if "" in table else table
+        self.assertEqual(len(rows), 21)
+        self.assertIn(f"{len(arenas) - 20} others", rows[-1])
+        largest = max(one["used_bytes"] + one["free_bytes"] for one in arenas)
+        self.assertGreaterEqual(largest, 12 << 20)
+        self.assertIn("12.0 MiB", rows[0])
 
     def test_a_file_that_is_no_trace_is_refused_in_one_line(self):
         self.refused(b"")
