@@ -2,6 +2,7 @@
 // Memory beyond what the device or the limit has room for: where it comes from, and that it is
 // returned as soon as possible.
 #include <algorithm>
+#include <utility>
 
 #include "alloc/memory.hpp"
 #include "alloc_arena_world.hpp"
@@ -202,13 +203,28 @@ TEST_F(WindowsSpill, AFreedSpilledBlockIsNotKeptForTheNext) {
   EXPECT_EQ(world->counters().spilled_bytes, 0u);
 }
 
+// A driver that may have no more addresses.
+bool has_addresses = true;
+decltype(Driver::cuMemAddressReserve) reserve_addresses;
+CUresult reserve_if_there_are_any(CUdeviceptr* address, std::size_t size, std::size_t alignment,
+                                  CUdeviceptr wanted, unsigned long long flags) {
+  if (!has_addresses) return CUDA_ERROR_OUT_OF_MEMORY;
+  return reserve_addresses(address, size, alignment, wanted, flags);
+}
+
 // Memory as the hooks use it.
 class MemorySpill : public DriverContract {
  protected:
+  void SetUp() override {
+    DriverContract::SetUp();
+    has_addresses = true;
+    table_ = driver();
+    reserve_addresses = std::exchange(table_.cuMemAddressReserve, reserve_if_there_are_any);
+  }
   void begin(const MemorySettings& settings) {
     memory_.reset();
-    clock_.emplace(driver(), unseen_program(captures_, gate_));
-    memory_.emplace(Memory::Dependencies{driver(), *clock_, captures_, gate_, submission_epoch_,
+    clock_.emplace(table_, unseen_program(captures_, gate_));
+    memory_.emplace(Memory::Dependencies{table_, *clock_, captures_, gate_, submission_epoch_,
                                          [] { return true; }},
                     settings);
   }
@@ -243,6 +259,7 @@ class MemorySpill : public DriverContract {
     return memory_->info(all);
   }
 
+  Driver table_;
   Captures captures_;
   Gate gate_;
   SubmissionEpoch submission_epoch_;
@@ -360,7 +377,8 @@ TEST_F(MemorySpill, TheLimitHoldsWhenAddressesRunOut) {
   MemorySettings chosen = settings(SpillTo::Host, limit);
   chosen.spill.limit = SizeLimit::none();
   begin(chosen);
-  std::vector<CUdeviceptr> blocks;
+  std::vector<CUdeviceptr> blocks{given(limit / 2)};
+  has_addresses = false;  // beyond what is reserved
   Answer answer;
   constexpr int too_many = 10'000;
   for (int i = 0; i < too_many; ++i) {
