@@ -24,11 +24,11 @@ int membarrier(int command) {
 }  // namespace
 
 std::atomic<CallBarrier::Thread*> CallBarrier::threads_{nullptr};
-std::atomic<bool> CallBarrier::has_membarrier_{false};
+std::atomic<std::uint32_t> CallBarrier::has_membarrier_{0};
 std::atomic<bool> CallBarrier::has_untracked_threads_{false};
 
 CallBarrier::CallBarrier(Of which) : which_(static_cast<std::size_t>(which)) {
-  has_membarrier_.store(membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0);
+  has_membarrier_.store(membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0 ? 1 : 0);
 }
 
 void CallBarrier::Thread::note_owner() {
@@ -38,7 +38,7 @@ void CallBarrier::Thread::note_owner() {
 
 void CallBarrier::Thread::come_out_of_all() {
   for (auto& one : steps) {
-    if (is_inside(one.load())) step(one, std::memory_order_seq_cst);
+    if (is_inside(one.load())) step<std::memory_order_seq_cst>(one);
   }
 }
 
@@ -89,7 +89,7 @@ void CallBarrier::forget_after_fork() {
     const Thread& thread, std::atomic<std::uint32_t>& steps) {
   while (shut_.load(std::memory_order_acquire) != 0 && !is_abandoned()) {
     if (exempt_.load(std::memory_order_acquire) == &thread) break;
-    step(steps, std::memory_order_release);
+    step<std::memory_order_release>(steps);
     waiting_.fetch_add(1, std::memory_order_relaxed);
     wait_while(shut_, 1, std::chrono::seconds{1});
     waiting_.fetch_sub(1, std::memory_order_relaxed);
@@ -102,7 +102,7 @@ CallBarrier::OutsideBarrier::OutsideBarrier(CallBarrier& barrier) : barrier_(bar
   if (mine_ == nullptr) return;
   std::atomic<std::uint32_t>& steps = mine_->steps[barrier.which_];
   was_inside_ = is_inside(steps.load(std::memory_order_relaxed));
-  if (was_inside_) step(steps, std::memory_order_release);
+  if (was_inside_) step<std::memory_order_release>(steps);
 }
 
 // Reenters, so that the outer pass can end normally.
@@ -141,7 +141,7 @@ bool CallBarrier::begin_shut(Exempt exempt) {
 // know that yet.
 bool CallBarrier::is_seen_by_all() {
   if (!has_membarrier_.load() || membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0) return true;
-  has_membarrier_.store(false);
+  has_membarrier_.store(0);
   return false;
 }
 

@@ -37,7 +37,7 @@ class CallBarrier {
       if (steps_ != nullptr) mine_->call.store(call, std::memory_order_relaxed);
     }
     ~Pass() {
-      if (steps_ != nullptr) step(*steps_, std::memory_order_release);
+      if (steps_ != nullptr) step<std::memory_order_release>(*steps_);
     }
     Pass(const Pass&) = delete;
     Pass& operator=(const Pass&) = delete;
@@ -112,8 +112,10 @@ class CallBarrier {
   };
 
   static bool is_inside(std::uint32_t steps) { return steps % 2 != 0; }
-  // Only the owning thread increments its counts.
-  static void step(std::atomic<std::uint32_t>& steps, std::memory_order order) {
+  // Only the owning thread increments its counts. Inlined even where code is optimised for size:
+  // with the order as an argument of a call, the store would be a locked exchange.
+  template <std::memory_order order>
+  [[gnu::always_inline]] static void step(std::atomic<std::uint32_t>& steps) {
     steps.store(steps.load(std::memory_order_relaxed) + 1, order);
   }
 
@@ -137,9 +139,9 @@ class CallBarrier {
   // thread stores "closed", then checks for threads inside. Each needs a fence between its two
   // steps. If the kernel has membarrier(), the closing thread uses it to issue the fence in every
   // thread, so that entering stays cheap.
-  static void step_in(std::atomic<std::uint32_t>& steps) {
-    step(steps, std::memory_order_relaxed);
-    if (has_membarrier_.load(std::memory_order_relaxed)) [[likely]] {
+  [[gnu::always_inline]] static void step_in(std::atomic<std::uint32_t>& steps) {
+    step<std::memory_order_relaxed>(steps);
+    if (has_membarrier_.load(std::memory_order_relaxed) != 0) [[likely]] {
       std::atomic_signal_fence(std::memory_order_seq_cst);
     } else {
       std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -156,8 +158,8 @@ class CallBarrier {
   [[gnu::tls_model("initial-exec")]] static inline constinit thread_local Thread* mine_ = nullptr;
   // Records are only added; each is reused after its thread ends.
   static std::atomic<Thread*> threads_;
-  static std::atomic<bool> has_membarrier_;
-  static std::atomic<bool> has_untracked_threads_;  // no memory for their records
+  static std::atomic<std::uint32_t> has_membarrier_;  // 0 or 1; loads of a bool are not inlined
+  static std::atomic<bool> has_untracked_threads_;    // no memory for their records
 
   const std::size_t which_;
   FutexWord shut_{0};
