@@ -154,6 +154,20 @@ Handle given_chunk(ProgramChunks& chunks, const CUmemAllocationProp& properties)
   return chunks.created(handle, chunk_size, properties);
 }
 
+// A chunk that is mapped `somewhere`, and that may leave the device and come back.
+struct TakenOver {
+  Handle name;
+  std::shared_ptr<ProgramChunk> chunk;
+  ChunkRef taken;
+};
+TakenOver given_taken_over(ProgramChunks& chunks, const CUmemAllocationProp& properties) {
+  const Handle name = given_chunk(chunks, properties);
+  chunks.mapped(somewhere, chunk_size, name);
+  auto chunk = chunks.chunks_on(0).front();
+  ChunkRef taken = *chunks.take_over(*chunk, somewhere);
+  return {name, std::move(chunk), std::move(taken)};
+}
+
 TEST_F(ProgramChunksTest, AReleaseThatTheDriverRefusesForNowCannotBeMadeASecondTime) {
   ProgramChunks own{faulty.driver()};
   const Handle chunk = given_chunk(own, on_device());
@@ -193,10 +207,7 @@ TEST_F(ProgramChunksTest, WhatHasNotComeBackIsRecordedAsReleasedOnce) {
   {
     auto writer = TraceWriter::start({.file = path});
     ASSERT_TRUE(writer.ok()) << writer.error().text();
-    const Handle name = given_chunk(chunks(), on_device());
-    chunks().mapped(somewhere, chunk_size, name);
-    const auto chunk = chunks().chunks_on(0).front();
-    const ChunkRef taken = *chunks().take_over(*chunk, somewhere);
+    const auto [name, chunk, taken] = given_taken_over(chunks(), on_device());
     chunks().left(*chunk);
     chunks().left(*chunk);
     chunks().came_back(*chunk, taken);
@@ -217,10 +228,7 @@ TEST_F(ProgramChunksTest, AChunkWithoutAHandleIsRecordedByWhereItIsMapped) {
   {
     auto writer = TraceWriter::start({.file = path});
     ASSERT_TRUE(writer.ok()) << writer.error().text();
-    const Handle name = given_chunk(chunks(), on_device());
-    chunks().mapped(somewhere, chunk_size, name);
-    const auto chunk = chunks().chunks_on(0).front();
-    const ChunkRef taken = *chunks().take_over(*chunk, somewhere);
+    const auto [name, chunk, taken] = given_taken_over(chunks(), on_device());
     chunks().release(name);
     chunks().left(*chunk);
     chunks().came_back(*chunk, taken);
