@@ -90,8 +90,7 @@ void Arena::free(Block& block, const FreeTicket& ticket) {
   if (ticket.is_for_anyone() || ticket.stream != block.stream ||
       block.residency == Residency::Far) {
     const Holding holding{state_.lock};
-    if (!state_.has_ended) state_.give_back(block, ticket);
-    return;
+    return state_.give_back(block, ticket);
   }
   StreamCache& cache = state_.cache_of(ticket.stream);
   const Holding cached = cache.lock();

@@ -107,6 +107,7 @@ void ArenaState::look_at_pending(Taker taker) {
 }
 
 void ArenaState::give_back(Block& block, const FreeTicket& ticket) {
+  if (has_ended) return;  // all blocks ended with it
   ++given_back;
   give_back_tile(block, ticket);
   if (!torn.empty()) [[unlikely]]
