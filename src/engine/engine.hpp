@@ -48,7 +48,7 @@ class Engine {
 
   // Call before passing any program call to the driver. If the result is not CUDA_SUCCESS, return
   // it to the program instead.
-  CUresult before(const CallSite& site) { return watch_.before(site); }
+  [[gnu::always_inline]] CUresult before(const CallSite& site) { return watch_.before(site); }
   Watch& watch() { return watch_; }
 
   // Serves the program's memory; nullptr if the driver does.

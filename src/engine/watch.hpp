@@ -36,7 +36,7 @@ class Watcher {
 // wants that effect.
 class Watch {
  public:
-  CUresult before(const CallSite& site) {
+  [[gnu::always_inline]] CUresult before(const CallSite& site) {
     const auto wanted = wanted_.load(std::memory_order_acquire);
     if ((wanted & static_cast<std::uint8_t>(site.effect)) != 0) return tell(site);
     return CUDA_SUCCESS;

@@ -76,14 +76,21 @@ inline constexpr bool is_described = false;
 #undef CUVMM_SCHEDULED
 #undef CUVMM_DESCRIBED
 
-// Notes which side of the legacy barrier was given work. Without a stream argument, a copy or set
-// is work of the default stream; any other call may be work of either side.
-[[gnu::always_inline]] inline void note_side(Engine& engine, Call call, Flavour flavour,
-                                             CUstream stream, bool names_stream) {
-  const std::string_view name = info(call).name;
-  const bool copies_or_sets = name.starts_with("cuMemcpy") || name.starts_with("cuMemset");
+constexpr bool copies_or_sets(std::string_view name) {
+  return name.starts_with("cuMemcpy") || name.starts_with("cuMemset");
+}
+
+// Whether a call's work goes to one stream: without a stream argument, a copy or set is work of the
+// default stream; any other call may be work of several.
+constexpr bool uses_one_stream(Call call, bool names_stream) {
+  return names_stream || copies_or_sets(info(call).name);
+}
+
+// Notes which side of the legacy barrier was given work.
+[[gnu::always_inline]] inline void note_side(Engine& engine, Flavour flavour, CUstream stream,
+                                             bool one_stream) {
   LegacyBarrier& barrier = engine.legacy_barrier();
-  if (!names_stream && !copies_or_sets) return barrier.anything_submitted();
+  if (!one_stream) return barrier.anything_submitted();
   const bool is_legacy =
       stream == CU_STREAM_LEGACY || (stream == nullptr && flavour == Flavour::Legacy);
   is_legacy ? barrier.legacy_submitted() : barrier.blocking_submitted();
@@ -95,7 +102,21 @@ void note_device_time(Engine& engine, Call call, Flavour flavour, CUstream strea
                       std::uint64_t kind);
 void note_submitted(Engine& engine, Call call, Flavour flavour, CUstream stream, bool names_stream);
 
-// The real function behind a door, in the door's flavour.
+// A Gate::Pass that is not inlined, for calls that are not common.
+class SmallGatePass {
+ public:
+  explicit SmallGatePass(Gate& gate);
+  ~SmallGatePass();
+  SmallGatePass(const SmallGatePass&) = delete;
+  SmallGatePass& operator=(const SmallGatePass&) = delete;
+
+ private:
+  const Gate::Pass pass_;
+};
+
+// The real function behind a door, in the door's flavour. What every call goes through is inlined
+// even where code is optimised for size: of a function that is not, the linker keeps one copy for
+// all callers, which may be the small and slow one.
 template <Call call>
 class Forward {
  public:
@@ -107,7 +128,7 @@ class Forward {
   // Announces the call to watchers, calls the driver, then records that work was submitted. A
   // refused call counts too, since the driver may have started part of its work.
   template <class... Arguments>
-  CUresult operator()(Arguments... arguments) const {
+  [[gnu::always_inline]] CUresult operator()(Arguments... arguments) const {
     if (const CUresult refused = announce(); refused != CUDA_SUCCESS) return refused;
     return announced(arguments...);
   }
@@ -119,26 +140,18 @@ class Forward {
 
   // The steps after announce(), for a body that may answer without the driver.
   template <class... Arguments>
-  CUresult announced(Arguments... arguments) const {
-    const auto call_driver = [&] {
-      for (bool again = false;; again = true) {
-        const CUresult answer = through_the_gate(arguments...);
-        if (answer == CUDA_SUCCESS || again || !should_retry(engine_, answer)) {
-          return answer;
-        }
-      }
-    };
-    if constexpr (copies_or_sets || adds_copies(info(call).name)) {
-      return copied(call_driver, arguments...);
-    } else {
-      return call_driver();
+  [[gnu::always_inline]] CUresult announced(Arguments... arguments) const {
+    if constexpr (copies || adds_copies(info(call).name)) {
+      if (copies_need_care(engine_)) [[unlikely]]
+        return copied_with_care(arguments...);
     }
+    return with_retry(arguments...);
   }
 
   // The same without a retry, for a body that makes room itself if the driver lacks memory.
   template <class... Arguments>
   CUresult announced_once(Arguments... arguments) const {
-    static_assert(!copies_or_sets && !adds_copies(info(call).name));
+    static_assert(!copies && !adds_copies(info(call).name));
     const CUresult answer = through_the_gate(arguments...);
     if (answer != CUDA_SUCCESS) note_refusal(engine_, answer);
     return answer;
@@ -146,37 +159,43 @@ class Forward {
 
   // Calls the driver and does nothing else.
   template <class... Arguments>
-  CUresult unannounced(Arguments... arguments) const {
+  [[gnu::always_inline]] CUresult unannounced(Arguments... arguments) const {
     const auto member = flavour_ == Flavour::Legacy ? Row<call>::legacy : Row<call>::per_thread;
     return (engine_.driver().*member)(arguments...);
   }
 
  private:
   static constexpr bool submits = has(info(call).effect, Effect::Submits);
-  static constexpr bool copies_or_sets = submits && (info(call).name.starts_with("cuMemcpy") ||
-                                                     info(call).name.starts_with("cuMemset"));
+  static constexpr bool copies = submits && copies_or_sets(info(call).name);
+
+  template <class... Arguments>
+  [[gnu::always_inline]] CUresult with_retry(Arguments... arguments) const {
+    for (bool again = false;; again = true) {
+      const CUresult answer = through_the_gate(arguments...);
+      if (answer == CUDA_SUCCESS || again || !should_retry(engine_, answer)) [[likely]]
+        return answer;
+    }
+  }
 
   // A copy or set, or a graph call that adds one.
-  template <class CallDriver, class... Arguments>
-  CUresult copied(const CallDriver& call_driver, Arguments... arguments) const {
-    if (!copies_need_care(engine_)) [[likely]]
-      return call_driver();
+  template <class... Arguments>
+  [[gnu::noinline, gnu::cold]] CUresult copied_with_care(Arguments... arguments) const {
     const StreamName stream{.handle = stream_among(arguments...),
                             .null_is_per_thread = flavour_ == Flavour::PerThread};
     std::unique_ptr<NamedCopy> copy;
     const CUresult refused =
         begin_named_copy(copy, engine_, copy_traits(info(call).name), stream, arguments...);
-    return refused == CUDA_SUCCESS ? copy->finish(call_driver()) : refused;
+    return refused == CUDA_SUCCESS ? copy->finish(with_retry(arguments...)) : refused;
   }
 
   template <class... Arguments>
-  CUresult through_the_gate(Arguments... arguments) const {
+  [[gnu::always_inline]] CUresult through_the_gate(Arguments... arguments) const {
     if constexpr (!gives_work(info(call).effect)) return unannounced(arguments...);
     if (flavour_ == Flavour::PerThread || (names_own_stream(arguments) || ...)) {
       engine_.per_thread_use().note();
       engine_.legacy_barrier().blocking_stream_exists();
     }
-    const Gate::Pass pass{engine_.gate()};
+    const std::conditional_t<is_common<call>, Gate::Pass, SmallGatePass> pass{engine_.gate()};
     const CUresult answer = unannounced(arguments...);
     if constexpr (submits) {
       if constexpr (is_common<call>) {
@@ -208,7 +227,7 @@ class Forward {
       }
       if constexpr (std::is_same_v<Argument, unsigned>) kind = kind * 31 + argument;
     };
-    if constexpr (!copies_or_sets) (add(arguments), ...);
+    if constexpr (!copies) (add(arguments), ...);
     return kind;
   }
 
@@ -216,12 +235,13 @@ class Forward {
   static constexpr bool names_stream = (std::is_same_v<Arguments, CUstream> || ...) ||
                                        (std::is_same_v<Arguments, const CUlaunchConfig*> || ...);
   template <class... Arguments>
-  void note_side_of_barrier(const Arguments&... arguments) const {
-    note_side(engine_, call, flavour_, stream_among(arguments...), names_stream<Arguments...>);
+  [[gnu::always_inline]] void note_side_of_barrier(const Arguments&... arguments) const {
+    constexpr bool one_stream = uses_one_stream(call, names_stream<Arguments...>);
+    note_side(engine_, flavour_, stream_among(arguments...), one_stream);
   }
 
   template <class... Arguments>
-  static CUstream stream_among(const Arguments&... arguments) {
+  [[gnu::always_inline]] static CUstream stream_among(const Arguments&... arguments) {
     CUstream stream = nullptr;
     [[maybe_unused]] const auto look_at = [&](const auto& argument) {
       using Argument = std::remove_cvref_t<decltype(argument)>;
@@ -236,7 +256,7 @@ class Forward {
 
   // Whether the argument names the calling thread's default stream by its handle.
   template <class Argument>
-  static bool names_own_stream(const Argument& argument) {
+  [[gnu::always_inline]] static bool names_own_stream(const Argument& argument) {
     if constexpr (std::is_same_v<Argument, CUstream>) return argument == CU_STREAM_PER_THREAD;
     if constexpr (std::is_same_v<Argument, CUDA_LAUNCH_PARAMS*>) return true;  // one of several may
     if constexpr (std::is_same_v<Argument, const CUlaunchConfig*>) {

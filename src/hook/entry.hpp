@@ -42,12 +42,12 @@ struct BehindDoor<call, description, CUresult (*)(Arguments...)> {
         if (engine->calls().is_abandoned()) [[unlikely]]
           return CUDA_ERROR_DEINITIALIZED;
       }
-      const std::uint64_t began = trace_is_on() && is_recorded() ? now_ns() : 0;
+      const std::uint64_t began = trace_is_on() && is_recorded ? now_ns() : 0;
       return make(forward, began, arguments...);
     } else {
       const Passage passage{call,
                             waits_in_a_pause ? Passage::InAPause::Waits : Passage::InAPause::GoesOn,
-                            is_recorded()};
+                            is_recorded};
       if (passage.way() == Passage::Way::Natively) {
         return call_natively<call>(flavour, arguments...);
       }
@@ -86,10 +86,9 @@ struct BehindDoor<call, description, CUresult (*)(Arguments...)> {
           Effect::Submits | Effect::Reads | Effect::Writes | Effect::Destroys | Effect::Exposes);
 
   // A call that cannot affect pending work is not worth its own record.
-  static bool is_recorded() {
-    if (is_described<call>) return true;
-    return info(call).effect != Effect::Neutral && !takes_or_frees_memory(info(call).name);
-  }
+  static constexpr bool is_recorded =
+      is_described<call> ||
+      (info(call).effect != Effect::Neutral && !takes_or_frees_memory(info(call).name));
 };
 
 // The door of a row in one flavour.

@@ -29,14 +29,16 @@ class CallBarrier {
   CallBarrier(const CallBarrier&) = delete;
   CallBarrier& operator=(const CallBarrier&) = delete;
 
+  // Inlined even where code is optimised for size, like all that a frequent call goes through: of a
+  // function that is not, the linker keeps one copy for all callers, perhaps the small one.
   class Pass {
    public:
-    explicit Pass(CallBarrier& barrier) : steps_(barrier.enter()) {}
+    [[gnu::always_inline]] explicit Pass(CallBarrier& barrier) : steps_(barrier.enter()) {}
     // Records the call, so that find_caller_inside() can name it.
-    Pass(CallBarrier& barrier, Call call) : Pass(barrier) {
+    [[gnu::always_inline]] Pass(CallBarrier& barrier, Call call) : Pass(barrier) {
       if (steps_ != nullptr) mine_->call.store(call, std::memory_order_relaxed);
     }
-    ~Pass() {
+    [[gnu::always_inline]] ~Pass() {
       if (steps_ != nullptr) step<std::memory_order_release>(*steps_);
     }
     Pass(const Pass&) = delete;
@@ -121,7 +123,7 @@ class CallBarrier {
 
   // Waits while the barrier is closed. Returns this thread's counter, or nullptr if the thread was
   // already inside or has no record.
-  std::atomic<std::uint32_t>* enter() {
+  [[gnu::always_inline]] std::atomic<std::uint32_t>* enter() {
     Thread* const thread = this_thread();
     if (thread == nullptr) [[unlikely]]
       return nullptr;
@@ -150,7 +152,9 @@ class CallBarrier {
 
   static bool is_seen_by_all();
   // nullptr if there is no memory for a record.
-  static Thread* this_thread() { return mine_ != nullptr ? mine_ : register_thread(); }
+  [[gnu::always_inline]] static Thread* this_thread() {
+    return mine_ != nullptr ? mine_ : register_thread();
+  }
   static Thread* register_thread();
   static void end_of_thread(void* thread);
 

@@ -15,7 +15,7 @@ class Gate {
   // the work. The thread that closed the gate may enter.
   class Pass : private CallBarrier::Pass {
    public:
-    explicit Pass(Gate& gate) : CallBarrier::Pass(gate.barrier_) {}
+    [[gnu::always_inline]] explicit Pass(Gate& gate) : CallBarrier::Pass(gate.barrier_) {}
   };
 
   // Closes the gate until open(). Waits for the calls already inside; if any is still inside when

@@ -16,12 +16,12 @@ namespace cuvmm {
 class LegacyBarrier {
  public:
   // After the driver has accepted work. Called for every launch and copy, and usually only reads.
-  void legacy_submitted() { legacy_.leave(); }
-  void blocking_submitted() {
+  [[gnu::always_inline]] void legacy_submitted() { legacy_.leave(); }
+  [[gnu::always_inline]] void blocking_submitted() {
     if (has_blocking_streams()) blocking_.leave();
   }
   // For calls whose stream is unknown.
-  void anything_submitted() {
+  [[gnu::always_inline]] void anything_submitted() {
     legacy_submitted();
     blocking_submitted();
   }

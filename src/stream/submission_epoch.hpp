@@ -17,7 +17,7 @@ class SubmissionEpoch {
  public:
   // After the driver has accepted the work. Called for every launch and copy of every thread; only
   // reads while a note is already left.
-  void leave() {
+  [[gnu::always_inline]] void leave() {
     if (!is_left()) word_.fetch_or(left, std::memory_order_acq_rel);
   }
   bool is_left() const { return (word_.load(std::memory_order_acquire) & left) != 0; }

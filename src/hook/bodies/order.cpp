@@ -76,7 +76,7 @@ CUresult look_at(const Forward<call>& forward, Asks asks, Of of, auto... argumen
 template <Call call>
 CUresult look_at_event(const Forward<call>& forward, Asks asks, CUevent event) {
   Serving* serving = forward.engine().serving();
-  if (serving == nullptr) return forward(event);
+  if (serving == nullptr || !serving->clock.events().may_know(event)) return forward(event);
   const EventPlaces::Recorded recorded = serving->clock.events().last_record(event);
   const CUresult answer = forward(event);
   if (answer != CUDA_SUCCESS) return answer;

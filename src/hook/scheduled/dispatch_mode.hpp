@@ -43,12 +43,17 @@ struct ScheduledBody;
                                  __VA_ARGS__)
 
 template <Call call, class... Arguments>
-CUresult make_now(const Forward<call>& forward, Arguments... arguments) {
+[[gnu::always_inline]] inline CUresult make_inline(const Forward<call>& forward,
+                                                   Arguments... arguments) {
   if constexpr (has_body<call>) {
     return Rest<call>::body()(forward, arguments...);
   } else {
     return forward(arguments...);
   }
+}
+template <Call call, class... Arguments>
+CUresult make_now(const Forward<call>& forward, Arguments... arguments) {
+  return make_inline(forward, arguments...);
 }
 
 // The client, stream and context of a call, and the modes that are open to it.
@@ -144,7 +149,7 @@ template <Call call, class... Arguments>
       settle_for(engine, call);
     }
   }
-  return make_now(forward, arguments...);
+  return make_inline(forward, arguments...);
 }
 
 }  // namespace cuvmm::hook
