@@ -293,23 +293,31 @@ Result<void> Control::exchange(const std::function<Result<bool>()>& is_done,
 
 bool Control::move_near(std::span<const AddressRange> ranges, Need need) {
   constexpr std::uint64_t rest_us = 10'000'000;
+  if (spilled().physical_in_use == 0) return true;
   if (!places_.load()) return false;  // VMM_SPILL_MOVE=off
   const bool is_required = need == Need::Required;
   if (!is_required && now_us() < no_move_near_until_us_.load()) return false;
   const Duration within = is_required ? exchanges_within : exchanges_within / 10;
   const std::uint64_t began = now_us();
-  bool has_moved = false;
+  bool are_near = false;
   const auto move_all = [&] {
+    are_near = true;
     for (DeviceMemory* const device : memory_.devices().all()) {
-      has_moved |= placement_.move_near(*device, ranges, within);
+      are_near &= placement_.move_near(*device, ranges, within);
     }
     publish();
   };
   static_cast<void>(change_memory(within, move_all));
   // Whatever held it up may do so again for the next graph.
   const auto took = Duration{static_cast<Duration::rep>(now_us() - began)};
-  if (!has_moved && took >= within) no_move_near_until_us_.store(now_us() + rest_us);
-  return has_moved;
+  if (!are_near && took >= within) no_move_near_until_us_.store(now_us() + rest_us);
+  return are_near;
+}
+
+bool Control::has_spilled() const {
+  const auto& devices = memory_.devices().all();
+  return std::any_of(devices.begin(), devices.end(),
+                     [](const DeviceMemory* device) { return device->store().has_spilled(); });
 }
 
 ChunkCounters Control::spilled() const {

@@ -89,9 +89,9 @@ class Control {
   Result<void> make_exportable(CUdeviceptr address, Duration within = exchanges_within);
   Result<void> bring_in(const ChunkExchange::Places& spilled, Duration within = exchanges_within);
   // Moves spilled memory in these ranges to its device, in place of memory that was used less
-  // recently. For a thread inside one of the program's calls, as above. Returns whether any moved:
-  // there may be no room, or the program cannot be held still. Preferred: gives up sooner, and
-  // after that does not try again for a while.
+  // recently. For a thread inside one of the program's calls, as above. Returns whether all of them
+  // are there: there may be no room, or the program cannot be held still. Preferred: gives up
+  // sooner, and after that does not try again for a while.
   enum class Need : std::uint8_t { Preferred, Required };
   bool move_near(std::span<const AddressRange> ranges, Need need);
   // Counts only operations that found memory to move.
@@ -100,6 +100,7 @@ class Control {
   const Placement& placement() const { return placement_; }
   // Of all devices. Takes a lock for each.
   ChunkCounters spilled() const;
+  bool has_spilled() const;  // ever
 
  private:
   static constexpr Duration exchanges_within{5'000'000};

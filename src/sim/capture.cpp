@@ -8,6 +8,7 @@
 #include "sim/context.hpp"
 #include "sim/event.hpp"
 #include "sim/graph_memory.hpp"
+#include "sim/graph_work.hpp"
 #include "sim/process.hpp"
 #include "sim/stream.hpp"
 
@@ -101,7 +102,7 @@ bool is_captured(const Event& event) {
 
 CUresult add_to_capture(Stream& stream, Operation operation) {
   const Holding holding{graph_lock()};
-  return add_node(stream, {.operation = std::make_shared<Operation>(std::move(operation))});
+  return add_node(stream, captured_work(std::move(operation)));
 }
 
 CUresult capture_record_event(Stream& stream, const std::shared_ptr<Event>& event,

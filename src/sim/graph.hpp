@@ -24,22 +24,24 @@ class UserReference;
 
 Lock& graph_lock();
 
+// Where a copy reads or writes mapped memory, and the kind of memory that was mapped there when the
+// copy was added or last changed. An update of an instance may change the address, but not the kind
+// (measured).
+struct MappedSide {
+  enum class Kind : std::uint8_t { NotMapped, OnDevices, OnHost, OnBoth };
+  CUdeviceptr address = 0;
+  Kind kind = Kind::NotMapped;
+};
+
 // The work of a node.
 struct NodeWork {
   std::shared_ptr<const Operation> operation;
   std::weak_ptr<Context> context;       // empty: the context in which the graph is launched
   std::shared_ptr<Graph> child;         // CU_GRAPH_NODE_TYPE_GRAPH
   std::shared_ptr<GraphMemory> memory;  // CU_GRAPH_NODE_TYPE_MEM_ALLOC, _MEM_FREE
+  MappedSide copies_from, copies_to;    // CU_GRAPH_NODE_TYPE_MEMCPY
 
   CUgraphNodeType type() const { return operation->type; }
-};
-
-// Where an instance's copy reads or writes mapped memory. An update may change the address, but not
-// the kind of memory (measured).
-struct MappedSide {
-  enum class Kind : std::uint8_t { NotMapped, OnDevices, OnHost, OnBoth };
-  CUdeviceptr address = 0;
-  Kind kind = Kind::NotMapped;
 };
 
 struct Edge {
@@ -54,7 +56,6 @@ struct Node {
   std::vector<Edge> after;       // its dependents
   CUgraphNode origin = nullptr;  // the node that this is a copy of
   bool enabled = true;
-  MappedSide copies_from, copies_to;  // of an instance
   std::map<int, CUkernelNodeAttrValue> attributes;
   std::vector<void*> parameter_pointers;  // storage handed out by cuGraphKernelNodeGetParams
 

@@ -61,6 +61,8 @@ CUresult change_node(CUgraphNode handle, NodeWork work) {
   if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::swap(node->work.operation, work.operation);
   node->work.context = work.context;
+  node->work.copies_from = work.copies_from;
+  node->work.copies_to = work.copies_to;
   return CUDA_SUCCESS;
 }
 

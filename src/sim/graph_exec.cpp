@@ -90,7 +90,6 @@ bool GraphExec::unfold(const Graph& from) {
   if (!order) return false;
   for (Node* node : *order) {
     by_origin_[node->origin] = node;
-    note_sides_of_copy(*node);
     if (node->type() != CU_GRAPH_NODE_TYPE_GRAPH) {
       steps.push_back(node);
     } else if (!unfold(*node->work.child)) {

@@ -42,8 +42,6 @@ struct UpdateResult {
   CUgraphExecUpdateResult result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
   CUgraphNode node = nullptr;  // the node at which it failed
 };
-// Call for each node of a new instance.
-void note_sides_of_copy(Node& node);
 // Whether the node of an instance may get this work.
 bool may_take(const Node& node, const NodeWork& work);
 void take(Node& node, NodeWork& work);

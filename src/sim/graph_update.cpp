@@ -2,7 +2,6 @@
 #include <set>
 #include <unordered_map>
 
-#include "sim/copy_plan.hpp"
 #include "sim/graph_exec.hpp"
 #include "sim/module.hpp"
 #include "sim/process.hpp"
@@ -57,52 +56,25 @@ CUgraphExecUpdateResult may_become(const Node& our, const Node& their) {
              : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
 }
 
-MappedSide side_at(const CopiedRange& range) {
-  using Kind = MappedSide::Kind;
-  MappedSide side{.address = range.address};
-  for (CUdeviceptr at = range.address; at < range.address + range.size;) {
-    const auto mapping = Process::get().space().mapping_at(at);
-    if (!mapping) return {};
-    const Kind here = mapping->chunk->device() == nullptr ? Kind::OnHost : Kind::OnDevices;
-    side.kind = side.kind == Kind::NotMapped || side.kind == here ? here : Kind::OnBoth;
-    at = mapping->end();
-  }
-  return side;
-}
-
-// The memory at the same address may have moved since: the driver does not look again.
+// For the same address the driver does not compare: its memory may have moved in the meantime.
 bool may_become(const MappedSide& now, const MappedSide& next) {
   using Kind = MappedSide::Kind;
   const bool are_mapped = now.kind != Kind::NotMapped && next.kind != Kind::NotMapped;
   return !are_mapped || now.address == next.address || now.kind == next.kind;
 }
 
-const CUDA_MEMCPY3D* copy_of(const NodeWork& work) {
-  return std::get_if<CUDA_MEMCPY3D>(&work.operation->parameters);
-}
-
 }  // namespace
 
-void note_sides_of_copy(Node& node) {
-  if (const CUDA_MEMCPY3D* const copy = copy_of(node.work)) {
-    node.copies_from = side_at(source_range(*copy));
-    node.copies_to = side_at(target_range(*copy));
-  }
-}
-
 bool may_take(const Node& node, const NodeWork& work) {
-  const CUDA_MEMCPY3D* const copy = copy_of(work);
-  return copy == nullptr || (may_become(node.copies_from, side_at(source_range(*copy))) &&
-                             may_become(node.copies_to, side_at(target_range(*copy))));
+  return may_become(node.work.copies_from, work.copies_from) &&
+         may_become(node.work.copies_to, work.copies_to);
 }
 
 void take(Node& node, NodeWork& work) {
   std::swap(node.work.operation, work.operation);
   node.work.context = work.context;
-  if (const CUDA_MEMCPY3D* const copy = copy_of(node.work)) {
-    node.copies_from.address = source_range(*copy).address;
-    node.copies_to.address = target_range(*copy).address;
-  }
+  node.work.copies_from.address = work.copies_from.address;
+  node.work.copies_to.address = work.copies_to.address;
 }
 
 UpdateResult update_nodes(Graph& ours, const Graph& theirs) {

@@ -13,8 +13,26 @@
 namespace cuvmm::sim {
 namespace {
 
+MappedSide side_at(const CopiedRange& range) {
+  using Kind = MappedSide::Kind;
+  MappedSide side{.address = range.address};
+  for (CUdeviceptr at = range.address; at < range.address + range.size;) {
+    const auto mapping = Process::get().space().mapping_at(at);
+    if (!mapping) return {};
+    const Kind here = mapping->chunk->device() == nullptr ? Kind::OnHost : Kind::OnDevices;
+    side.kind = side.kind == Kind::NotMapped || side.kind == here ? here : Kind::OnBoth;
+    at = mapping->end();
+  }
+  return side;
+}
+
 NodeWork work_of(Operation operation, const std::shared_ptr<Context>& context) {
-  return {.operation = std::make_shared<Operation>(std::move(operation)), .context = context};
+  NodeWork work{.operation = std::make_shared<Operation>(std::move(operation)), .context = context};
+  if (const auto* const copy = std::get_if<CUDA_MEMCPY3D>(&work.operation->parameters)) {
+    work.copies_from = side_at(source_range(*copy));
+    work.copies_to = side_at(target_range(*copy));
+  }
+  return work;
 }
 
 // A null handle means the current context. Returns nullptr if there is no such context.
@@ -151,6 +169,10 @@ CUresult free_work(CUdeviceptr address, NodeWork* work) {
   *work = work_of({.type = CU_GRAPH_NODE_TYPE_MEM_FREE, .parameters = address}, nullptr);
   work->memory = std::move(memory);
   return CUDA_SUCCESS;
+}
+
+NodeWork captured_work(Operation operation) {
+  return work_of(std::move(operation), nullptr);
 }
 
 NodeWork empty_work() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Creates the work of nodes from the parameters that the program passes. Each returns CUDA_SUCCESS
-// or the error for a call with these parameters. Except for child_work, none may be called under
-// graph_lock().
+// or the error for a call with these parameters. Except for child_work and captured_work, none may
+// be called under graph_lock().
 #pragma once
 
 #include "sim/graph.hpp"
@@ -17,6 +17,7 @@ CUresult event_work(CUgraphNodeType type, CUevent event, NodeWork* work);
 CUresult allocation_work(CUDA_MEM_ALLOC_NODE_PARAMS* asked, NodeWork* work);
 CUresult free_work(CUdeviceptr address, NodeWork* work);
 NodeWork empty_work();
+NodeWork captured_work(Operation operation);
 // Uses a clone of the graph.
 CUresult child_work(CUgraph graph, NodeWork* work);
 NodeWork child_work(std::shared_ptr<Graph> graph);

@@ -139,15 +139,15 @@ bool Placement::move_near(DeviceMemory& device, std::span<const AddressRange> ra
   const auto first = bring_near(device, ranges, free_near(device), until);
   if (!first.ok()) CUVMM_LOG(Info, "%s", first.error().text().c_str());
   if (!first.ok() || is_stuck()) return false;
-  if (first->moved == first->wanted) return first->moved != 0;
+  if (*first) return true;
   // Contexts and other processes may use the memory that seemed to be free.
   const auto second = bring_near(device, ranges, ready_near(device), until);
-  return first->moved != 0 || (second.ok() && second->moved != 0);
+  return second.ok() && *second;
 }
 
-Result<Placement::BroughtNear> Placement::bring_near(DeviceMemory& device,
-                                                     std::span<const AddressRange> ranges,
-                                                     Size room, std::uint64_t until) {
+// Returns whether all of them are on the device now.
+Result<bool> Placement::bring_near(DeviceMemory& device, std::span<const AddressRange> ranges,
+                                   Size room, std::uint64_t until) {
   Seen& seen = seen_[device.ordinal()];
   const std::vector<HeldChunk> held = take_stock(seen, device);
   std::unordered_set<CUmemGenericAllocationHandle> named;
@@ -157,14 +157,18 @@ Result<Placement::BroughtNear> Placement::bring_near(DeviceMemory& device,
     named.insert(one.chunk);
     uses_.note(one.blocks);  // so that it does not leave again for the next copy's memory
   }
+  const bool are_near = std::none_of(held.begin(), held.end(), [&](const HeldChunk& one) {
+    return named.contains(one.chunk) && residency(one.where, device.ordinal()) == Residency::Far;
+  });
+  if (are_near) return true;
   const BetterPlaces places =
       find_places_near(named, with_last_uses(held, uses_, seen.stays, device.ordinal()),
                        {.room_near = room, .room_far = device.store().spill_room()});
-  if (!places.are_any()) return BroughtNear{};
+  if (!places.are_any()) return false;
   const std::uint64_t now = now_ns();
   const std::uint64_t patience = until > now ? until - now : 0;
   const Migration::Moved moved = TRY(change(device, places, patience, patience));
-  return BroughtNear{.wanted = places.in, .moved = moved.in};
+  return moved.in == places.in;
 }
 
 Placement::Attention Placement::step(DeviceMemory& device, std::uint64_t now) {

@@ -44,7 +44,7 @@ class Placement {
 
   // Moves the chunks in these ranges to the device, where they are not yet, and the least
   // recently used ones out for them. Waits at most `within` for calls and work in flight. Returns
-  // whether any moved.
+  // whether all of them are there.
   bool move_near(DeviceMemory& device, std::span<const AddressRange> ranges, Duration within);
 
   // The program is held still because the driver refuses to map moved memory. Each look tries
@@ -85,12 +85,8 @@ class Placement {
   void join_unnamed(std::vector<HeldChunk>& held, std::size_t first) const;
   void begin_moving(const DeviceMemory& device, const BetterPlaces& places, EvictionSet& evicted);
   BetterPlaces find_cold(Seen& seen, DeviceMemory& device, Size wanted);
-  struct BroughtNear {
-    Size wanted = 0;
-    Size moved = 0;
-  };
-  Result<BroughtNear> bring_near(DeviceMemory& device, std::span<const AddressRange> ranges,
-                                 Size room, std::uint64_t until);
+  Result<bool> bring_near(DeviceMemory& device, std::span<const AddressRange> ranges, Size room,
+                          std::uint64_t until);
   Size ready_near(const DeviceMemory& device) const;
   Size free_near(DeviceMemory& device) const;
   Size room_near(DeviceMemory& device) const;

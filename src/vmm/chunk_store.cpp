@@ -36,6 +36,10 @@ ChunkCounters ChunkStore::spilled() const {
   return impl_->spilled();
 }
 
+bool ChunkStore::has_spilled() const {
+  return impl_->has_spilled();
+}
+
 Size ChunkStore::spill_room() const {
   return impl_->spill_room();
 }

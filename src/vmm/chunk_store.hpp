@@ -53,6 +53,8 @@ class ChunkStore {
   Result<ChunkRef> take_spilled(Size size, Export exportable = Export::No);
   // The bytes held elsewhere, over all places, and how many more are available there.
   ChunkCounters spilled() const;
+  // Whether any chunk ever came from elsewhere. Takes no lock.
+  bool has_spilled() const;
   Size spill_room() const;
   // Creates one more free chunk on the host, ready for the next request, because pinning takes
   // long. If that fails, nothing changes.

@@ -49,6 +49,7 @@ class ChunkStore::Impl final : private ChunkHome {
   Result<ChunkRef> take_spilled(Size size, Export exportable);
   Result<void> make_spilled_ready(Size size);
   ChunkCounters spilled() const;
+  bool has_spilled() const { return has_spilled_.load(std::memory_order_relaxed); }
   Size spill_room() const;
 
   Size trim(Location where, Size down_to);
@@ -89,7 +90,8 @@ class ChunkStore::Impl final : private ChunkHome {
   std::vector<std::unique_ptr<LocalChunks>> locals_;  // few, one per location; never removed
   std::vector<StoredChunk*> unreleased_;
   std::atomic<bool> spills_{false};  // readable without the lock
-  std::size_t chunk_count_ = 0;      // in use, free and unreleased
+  std::atomic<bool> has_spilled_{false};
+  std::size_t chunk_count_ = 0;  // in use, free and unreleased
   bool closed_ = false;
   std::shared_ptr<Impl> self_;  // set when closed, until the last chunk is gone
 };

@@ -18,6 +18,7 @@ std::vector<Location> ChunkStore::Impl::spill_places() const {
 // times as long as mapping it.
 Result<ChunkRef> ChunkStore::Impl::take_spilled(Size size, Export exportable) {
   const std::vector<Location> places = spill_places();
+  if (!places.empty()) has_spilled_.store(true, std::memory_order_relaxed);
   for (const Location& where : places) {
     if (ChunkRef free = take_free({size, where, exportable})) {
       record_spill(TraceEvent::Spill, *free);

@@ -170,5 +170,116 @@ TEST_F(GraphCopiesOfHostMemory, CopyWhatIsMappedAtTheSameAddressesLater) {
   }
 }
 
+// A side of a copy whose memory is exchanged: a chunk of the device and one of the host take turns
+// at the same addresses.
+class ExchangedMemory {
+ public:
+  explicit ExchangedMemory(On on) {
+    GIVEN(driver().cuMemAddressReserve(&address_, chunk_size, 0, 0, 0));
+    map(on);
+  }
+  ~ExchangedMemory() {
+    unmap();
+    driver().cuMemAddressFree(address_, chunk_size);
+  }
+  ExchangedMemory(const ExchangedMemory&) = delete;
+  ExchangedMemory& operator=(const ExchangedMemory&) = delete;
+
+  CUdeviceptr address() const { return address_; }
+  void go(On on) {
+    GIVEN(synchronize());
+    unmap();
+    map(on);
+  }
+
+ private:
+  void map(On on) const {
+    const GivenChunk chunk{chunk_size, properties(on)};
+    GIVEN(driver().cuMemMap(address_, chunk_size, 0, chunk.handle(), 0));
+    GIVEN(set_access(address_, chunk_size));
+  }
+  void unmap() const { driver().cuMemUnmap(address_, chunk_size); }
+
+  CUdeviceptr address_ = 0;
+};
+
+enum class AddedBy { Call, Capture };
+
+CUgraph graph_of_copy(AddedBy by, CUdeviceptr from, CUdeviceptr to, CUcontext context) {
+  CUgraph graph = nullptr;
+  if (by == AddedBy::Capture) {
+    const GivenStream stream;
+    GIVEN(driver().cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    GIVEN(driver().cuMemcpyDtoDAsync(to, from, chunk_size, stream));
+    GIVEN(driver().cuStreamEndCapture(stream, &graph));
+    return graph;
+  }
+  CUgraphNode node = nullptr;
+  const CUDA_MEMCPY3D copy = linear_copy(from, to, chunk_size);
+  GIVEN(driver().cuGraphCreate(&graph, 0));
+  GIVEN(driver().cuGraphAddMemcpyNode(&node, graph, nullptr, 0, &copy, context));
+  return graph;
+}
+
+CUgraphNode only_node(CUgraph graph) {
+  CUgraphNode node = nullptr;
+  std::size_t count = 1;
+  GIVEN(driver().cuGraphGetNodes(graph, &node, &count));
+  return node;
+}
+
+bool may_become_copy_of(CUgraph graph, AddedBy by, On kind, CUcontext context) {
+  const ExchangedMemory from{On::Device};
+  const ExchangedMemory to{kind};
+  const GivenExec exec{graph};
+  const CUgraph next = graph_of_copy(by, from.address(), to.address(), context);
+  CUgraphExecUpdateResultInfo outcome{};
+  const CUresult answer = driver().cuGraphExecUpdate(exec, next, &outcome);
+  driver().cuGraphDestroy(next);
+  EXPECT_TRUE(answer == CUDA_SUCCESS || answer == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) << answer;
+  return answer == CUDA_SUCCESS;
+}
+
+// In a process of its own, like the one above.
+CHILD_ROLE(exchanges_memory_of_an_added_copy) {
+  GIVEN(driver().cuInit(0));
+  const PrimaryContext context;
+  for (const AddedBy by : {AddedBy::Call, AddedBy::Capture}) {
+    for (const On added : {On::Device, On::Host}) {
+      const On later = added == On::Device ? On::Host : On::Device;
+      SCOPED_TRACE(by == AddedBy::Call ? "added by a call" : "added by a capture");
+      SCOPED_TRACE(added == On::Device ? "on the device" : "on the host");
+      const ExchangedMemory from{On::Device};
+      ExchangedMemory to{added};
+      const CUgraph graph = graph_of_copy(by, from.address(), to.address(), context.get());
+      to.go(later);
+      EXPECT_TRUE(may_become_copy_of(graph, by, added, context.get()));
+      EXPECT_FALSE(may_become_copy_of(graph, by, later, context.get()));
+      // Set again as it is, the copy becomes the other kind.
+      CUDA_MEMCPY3D copy{};
+      GIVEN(driver().cuGraphMemcpyNodeGetParams(only_node(graph), &copy));
+      EXPECT_CUDA(driver().cuGraphMemcpyNodeSetParams(only_node(graph), &copy));
+      EXPECT_FALSE(may_become_copy_of(graph, by, added, context.get()));
+      EXPECT_TRUE(may_become_copy_of(graph, by, later, context.get()));
+      {
+        const GivenExec exec{graph};
+        const GivenStream stream;
+        fill_pattern(from.address(), chunk_size, 7);
+        GIVEN(synchronize());
+        EXPECT_CUDA(exec.launch(stream));
+        EXPECT_CUDA(driver().cuStreamSynchronize(stream));
+        expect_pattern(to.address(), chunk_size, 7);
+      }
+      driver().cuGraphDestroy(graph);
+    }
+  }
+}
+
+TEST_F(GraphCopiesOfHostMemory, AreOfTheKindThatTheirMemoryHadWhenTheyWereAdded) {
+  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+  Child child{"exchanges_memory_of_an_added_copy"};
+  EXPECT_EQ(child.wait(), 0);
+}
+
 }  // namespace
 }  // namespace cuvmm::test

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "alloc/last_uses.hpp"
+#include "engine/control.hpp"
 #include "hook_sim/doors.hpp"
 #include "hook_sim/told.hpp"
 #include "support/kernels.hpp"
@@ -262,6 +263,47 @@ TEST_F(GraphsPlacedByUse, SpilledMemoryMovesInBeforeTheGraphIsInstantiated) {
   instantiate();
   EXPECT_TRUE(is_near(spilled));
   expect_takes_device_memory(to, {spilled, to});
+}
+
+// A copy is of the kind that its memory had when it was added.
+TEST_F(GraphsPlacedByUse, ACopyThatWasAddedWhileItsMemoryWasSpilledTakesDeviceMemory) {
+  const CUdeviceptr spilled = block_that_is(false);
+  const CUdeviceptr to = block_that_is(true);
+  add_copy(spilled, to);
+  CUgraph other = nullptr;
+  ASSERT_EQ(through_door<Call::cuGraphClone>(&other, graph_), CUDA_SUCCESS);
+  instantiate();
+  ASSERT_TRUE(is_near(spilled));
+  const CUdeviceptr third = block_that_is(true, {spilled, to});
+  for (CUdeviceptr& one : blocks_) {
+    if (!is_near(one)) through_door<Call::cuMemFree_v2>(std::exchange(one, 0));
+  }
+  std::erase(blocks_, CUdeviceptr{0});
+  ASSERT_EQ(Engine::get()->control()->spilled().physical_in_use, 0u);
+  CUgraphExec of_other = nullptr;
+  ASSERT_EQ(through_door<Call::cuGraphInstantiateWithFlags>(&of_other, other, 0), CUDA_SUCCESS);
+  CUgraphNode node = nullptr;
+  ASSERT_EQ(through_door<Call::cuGraphNodeFindInClone>(&node, node_, other), CUDA_SUCCESS);
+  const CUDA_MEMCPY3D wanted = copy(third, to);
+  EXPECT_EQ(through_door<Call::cuGraphExecMemcpyNodeSetParams>(of_other, node, &wanted, context_),
+            CUDA_SUCCESS);
+  through_door<Call::cuGraphExecDestroy>(of_other);
+  through_door<Call::cuGraphDestroy>(other);
+}
+
+TEST_F(GraphsPlacedByUse, CopiesOfMoreThanTheDeviceTakeDeviceMemoryToo) {
+  std::vector<CUgraphNode> nodes;
+  for (std::size_t i = 1; i < blocks_.size(); ++i) {
+    add_copy(blocks_[i - 1], blocks_[i]);
+    nodes.push_back(node_);
+  }
+  instantiate();
+  const CUdeviceptr from = block_that_is(true);
+  const CUDA_MEMCPY3D wanted = copy(from, block_that_is(true, {from}));
+  for (CUgraphNode node : nodes) {
+    EXPECT_EQ(through_door<Call::cuGraphExecMemcpyNodeSetParams>(exec_, node, &wanted, context_),
+              CUDA_SUCCESS);
+  }
 }
 
 TEST_F(GraphsPlacedByUse, AllFormsOfInstantiationMoveMemoryIn) {

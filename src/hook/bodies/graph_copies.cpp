@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Graphs that copy spilled memory. To the driver, a copy from or to the host is another kind of
 // copy than one within the device, and one chunk on the host makes the whole copy that kind. The
-// kind is fixed when the graph is instantiated, and an update cannot change it (measured). So that
-// a program does not see this, spilled memory that a graph copies moves to the device before the
-// graph is instantiated, and when the driver refuses an update.
+// kind is fixed when the copy is added to its graph or changed there, and an update of an instance
+// cannot change it (measured). So that a program does not see this, spilled memory that a graph
+// copies moves to the device before the graph is instantiated, and when the driver refuses an
+// update; and copies that may have been added while their memory was spilled are set again.
 #include <algorithm>
 #include <vector>
 
+#include "base/clock.hpp"
 #include "engine/control.hpp"
 #include "hook/node_events.hpp"
 #include "hook/serve.hpp"
@@ -37,17 +39,27 @@ struct CopiedSide {
   }
 };
 
-void add_copy(const CUDA_MEMCPY3D& copy, Ranges& ranges) {
+Ranges ranges_of(const CUDA_MEMCPY3D& copy) {
   const CopiedSide from{copy.srcMemoryType, copy.srcHost, copy.srcDevice, copy.srcXInBytes,
                         copy.srcY,          copy.srcZ,    copy.srcPitch,  copy.srcHeight};
   const CopiedSide to{copy.dstMemoryType, copy.dstHost, copy.dstDevice, copy.dstXInBytes,
                       copy.dstY,          copy.dstZ,    copy.dstPitch,  copy.dstHeight};
-  ranges.push_back(from.range(copy));
-  ranges.push_back(to.range(copy));
+  return {from.range(copy), to.range(copy)};
 }
 
-// Adds all copies of the graph and of its child graphs.
-void add_copies(const Driver& driver, CUgraph graph, Ranges& ranges) {
+struct CopyNode {
+  CUgraphNode node;
+  CUDA_MEMCPY3D copy;
+};
+using CopyNodes = std::vector<CopyNode>;
+
+// Memory of the program that may be spilled.
+bool may_be_spilled(const Serving& serving, const AddressRange& range) {
+  return serving.memory.find(range.address) || serving.program_chunks.contains(range.address);
+}
+
+// Adds the graph's copies of such memory, those of its child graphs included.
+void add_copies(const Driver& driver, const Serving& serving, CUgraph graph, CopyNodes& copies) {
   std::size_t count = 0;
   if (graph == nullptr || driver.cuGraphGetNodes(graph, nullptr, &count) != CUDA_SUCCESS) return;
   std::vector<CUgraphNode> nodes(count);
@@ -58,11 +70,14 @@ void add_copies(const Driver& driver, CUgraph graph, Ranges& ranges) {
     if (driver.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS) continue;
     if (type == CU_GRAPH_NODE_TYPE_MEMCPY) {
       CUDA_MEMCPY3D copy{};
-      if (driver.cuGraphMemcpyNodeGetParams(node, &copy) == CUDA_SUCCESS) add_copy(copy, ranges);
+      if (driver.cuGraphMemcpyNodeGetParams(node, &copy) != CUDA_SUCCESS) continue;
+      const Ranges ranges = ranges_of(copy);
+      const auto matters = [&](const AddressRange& one) { return may_be_spilled(serving, one); };
+      if (std::any_of(ranges.begin(), ranges.end(), matters)) copies.push_back({node, copy});
     } else if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
       CUgraph child = nullptr;
       if (driver.cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS) {
-        add_copies(driver, child, ranges);
+        add_copies(driver, serving, child, copies);
       }
     }
   }
@@ -73,55 +88,61 @@ const CUDA_MEMCPY3D* copy_of(const CUgraphNodeParams* node) {
   return is_copy ? &node->memcpy.copyParams : nullptr;
 }
 
-// Where memory can be spilled, and some is; nullptr elsewhere.
+// Where memory was ever spilled; nullptr elsewhere.
 template <Call call>
 Control* control_of_spilled(const Forward<call>& forward) {
   Control* const control =
       forward.engine().serving() != nullptr ? forward.engine().control() : nullptr;
-  if (control == nullptr || control->spilled().physical_in_use == 0) [[likely]]
-    return nullptr;
-  return control;
+  return control != nullptr && control->has_spilled() ? control : nullptr;
+}
+
+// Makes the graph's copies the kind that they are natively: each is set again as it is, with its
+// memory on the device. All memory moves in one stop if there is room, otherwise copy by copy.
+void settle_kinds(Engine& engine, Control& control, CUgraph graph, Control::Need need) {
+  constexpr std::uint64_t at_most_us = 5'000'000;
+  CopyNodes copies;
+  add_copies(engine.driver(), *engine.serving(), graph, copies);
+  if (copies.empty()) return;
+  Ranges ranges;
+  for (const CopyNode& one : copies) {
+    const Ranges more = ranges_of(one.copy);
+    ranges.insert(ranges.end(), more.begin(), more.end());
+  }
+  const std::uint64_t until = now_us() + at_most_us;
+  const bool are_near = control.move_near(ranges, need);
+  for (const CopyNode& one : copies) {
+    if (!are_near && (now_us() >= until || !control.move_near(ranges_of(one.copy), need))) continue;
+    engine.driver().cuGraphMemcpyNodeSetParams(one.node, &one.copy);
+  }
 }
 
 template <Call call, class... Arguments>
 CUresult instantiate(const Forward<call>& forward, CUgraph graph, Arguments... arguments) {
   if (Control* const control = control_of_spilled(forward)) {
-    Ranges ranges;
-    add_copies(forward.engine().driver(), graph, ranges);
-    if (!ranges.empty()) control->move_near(ranges, Control::Need::Preferred);
+    settle_kinds(forward.engine(), *control, graph, Control::Need::Preferred);
   }
-  return forward(arguments...);
-}
-
-// `add_ranges` adds the memory that the new copies touch.
-template <Call call, class AddRanges, class... Arguments>
-CUresult update(const Forward<call>& forward, CUresult refusal, const AddRanges& add_ranges,
-                Arguments... arguments) {
-  const CUresult answer = forward(arguments...);
-  Control* const control = answer == refusal ? control_of_spilled(forward) : nullptr;
-  if (control == nullptr) return answer;
-  Ranges ranges;
-  add_ranges(ranges);
-  if (ranges.empty() || !control->move_near(ranges, Control::Need::Required)) return answer;
   return forward(arguments...);
 }
 
 template <Call call, class... Arguments>
 CUresult update_copy(const Forward<call>& forward, const CUDA_MEMCPY3D* copy,
                      Arguments... arguments) {
-  return update(
-      forward, CUDA_ERROR_INVALID_VALUE,
-      [&](Ranges& ranges) {
-        if (copy != nullptr) add_copy(*copy, ranges);
-      },
-      arguments...);
+  const CUresult answer = forward(arguments...);
+  if (answer != CUDA_ERROR_INVALID_VALUE || copy == nullptr) return answer;
+  Control* const control = control_of_spilled(forward);
+  const bool is_near =
+      control != nullptr && control->move_near(ranges_of(*copy), Control::Need::Required);
+  return is_near ? forward(arguments...) : answer;
 }
 
 template <Call call, class... Arguments>
 CUresult update_all(const Forward<call>& forward, CUgraph graph, Arguments... arguments) {
-  return update(
-      forward, CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
-      [&](Ranges& ranges) { add_copies(forward.engine().driver(), graph, ranges); }, arguments...);
+  const CUresult answer = forward(arguments...);
+  if (answer != CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) return answer;
+  Control* const control = control_of_spilled(forward);
+  if (control == nullptr) return answer;
+  settle_kinds(forward.engine(), *control, graph, Control::Need::Required);
+  return forward(arguments...);
 }
 
 }  // namespace
