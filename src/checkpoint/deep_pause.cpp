@@ -82,17 +82,14 @@ LeftMemory difference(const InUse& before, const InUse& after) {
 // A driver that runs out of memory during a restore may never restore the process (seen with 580),
 // so this looks first. Empty if there is room, or if NVML does not say.
 std::string why_no_room(const std::optional<observe::Nvml>& nvml, const LeftMemory& needed) {
-  const auto devices = nvml ? nvml->devices() : Result<std::vector<observe::NodeDevice>>{Error{}};
-  if (!devices.ok()) return {};
-  for (const observe::NodeDevice& device : *devices) {
-    if (device.index >= needed.size() || needed[device.index] == 0) continue;
-    const auto use = nvml->use(device.index);
-    const Size bytes = needed[device.index] * MiB;
-    const Size free = use && device.memory > use->used ? device.memory - use->used : 0;
+  for (std::uint32_t device = 0; nvml && device < needed.size(); ++device) {
+    if (needed[device] == 0) continue;
+    const auto use = nvml->use(device);
+    const Size bytes = needed[device] * MiB;
+    const Size free = use && use->memory > use->used ? use->memory - use->used : 0;
     if (!use || bytes <= free) continue;
-    return "device " + std::to_string(device.index) +
-           " has no room: its contexts and modules need " + print_size(bytes) + ", " +
-           print_size(free) + " are free";
+    return "device " + std::to_string(device) + " has no room: its contexts and modules need " +
+           print_size(bytes) + ", " + print_size(free) + " are free";
   }
   return {};
 }
@@ -172,7 +169,7 @@ DeepReturnOutcome return_to_devices(pid_t process, const AskProcess& ask) {
   const Told seen = tell(ask, ControlWhat::State);
   if (!seen.answer) return failed(seen.why);
   if (seen.answer->presence == Presence::OnDevices) return was_back();
-  Libraries libraries{process};
+  Libraries libraries{process, Libraries::For::Return};
   const auto lock = lock_for_checkpoint(process, share::Deadline::after(a_while));
   if (!lock.ok()) return failed(lock.error().text());
   // Another command may have brought it back while this one waited.

@@ -34,24 +34,28 @@ Result<ProcessCheckpoint> load_checkpoint(pid_t process, bool simulated_driver) 
   return ProcessCheckpoint::of(process, TRY(library_of(simulated_driver, "libcuda.so.1")));
 }
 
-std::optional<observe::Nvml> load_nvml(bool simulated_driver) {
+std::optional<observe::Nvml> load_nvml(bool simulated_driver, Libraries::For purpose) {
   const auto library = library_of(simulated_driver, "libnvidia-ml.so.1");
   if (!library.ok()) return {};
   auto nvml = observe::Nvml::load(library->c_str());
   if (!nvml.ok()) return {};
+  if (purpose == Libraries::For::Pause) {
+    for (std::uint32_t device = 0; nvml->use(device); ++device) {
+    }
+  }
   return std::move(*nvml);
 }
 
 }  // namespace
 
 // The environment first, since the libraries read it.
-Libraries::Libraries(pid_t process) {
+Libraries::Libraries(pid_t process, For purpose) {
   const bool simulated_driver = is_simulated(process);
   if (simulated_driver) adopt_simulated_card(process);
   // The process may use devices that this variable hides here.
   ::unsetenv("CUDA_VISIBLE_DEVICES");
   loading_checkpoint_ = std::async(std::launch::async, &load_checkpoint, process, simulated_driver);
-  loading_nvml_ = std::async(std::launch::async, &load_nvml, simulated_driver);
+  loading_nvml_ = std::async(std::launch::async, &load_nvml, simulated_driver, purpose);
 }
 
 Result<ProcessCheckpoint>& Libraries::checkpoint() {

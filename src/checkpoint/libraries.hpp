@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <future>
 #include <optional>
 
@@ -9,12 +10,15 @@
 
 namespace cuvmm::checkpoint {
 
-// The driver and NVML, for the checkpoint of a process. Each takes some 20 ms to load, so they load
-// in threads of their own, beside what the caller does before it needs them.
+// The driver and NVML, for the checkpoint of a process. NVML takes some 20 ms to load and as long
+// again to find each device, so they load in threads of their own, beside what the caller does
+// before it needs them.
 class Libraries {
  public:
+  // A pause looks at all devices, a return only at those that the process needs.
+  enum class For : std::uint8_t { Pause, Return };
   // Sets this process's environment to what the process's driver needs.
-  explicit Libraries(pid_t process);
+  Libraries(pid_t process, For purpose);
 
   // The rest waits until they are loaded.
   Result<ProcessCheckpoint>& checkpoint();

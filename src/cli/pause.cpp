@@ -205,7 +205,7 @@ int tell_one(const PauseRequest& request, int process, Duration timeout, nlohman
     return complain(process, why);
   }
   std::optional<checkpoint::Libraries> libraries;
-  if (request.deep) libraries.emplace(process);
+  if (request.deep) libraries.emplace(process, checkpoint::Libraries::For::Pause);
   const Answered told = tell_process(request, process, timeout);
   const auto& answer = told.answer;
   if (!answer.ok() && has_ended_meanwhile(request, process, answer.error())) return 0;

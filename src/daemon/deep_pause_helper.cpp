@@ -43,7 +43,7 @@ std::uint64_t sum_of(const checkpoint::CheckpointTimes& times) {
 }
 
 HelperReport take_off(pid_t process, const checkpoint::AskProcess& ask) {
-  checkpoint::Libraries libraries{process};
+  checkpoint::Libraries libraries{process, checkpoint::Libraries::For::Pause};
   const auto outcome = checkpoint::take_off_devices(libraries, process, for_calls_inside, ask);
   HelperReport report{.end = outcome.end, .took_us = sum_of(outcome.times), .left = outcome.left};
   report.say(outcome.why);

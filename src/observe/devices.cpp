@@ -114,7 +114,7 @@ std::optional<DeviceUse> Nvml::use(std::uint32_t index) const {
   NvmlHandle handle = nullptr;
   NvmlMemoryInfo memory{};
   if (calls_->handle(index, &handle) != 0 || calls_->memory(handle, &memory) != 0) return {};
-  DeviceUse use{.used = memory.used};
+  DeviceUse use{.memory = memory.total, .used = memory.used};
   if (calls_->of_mps != nullptr) {
     unsigned count = 0;
     use.has_mps_clients = calls_->of_mps(handle, &count, nullptr) == nvml_insufficient_size;

