@@ -159,8 +159,8 @@ compared; [every figure]({FIGURES_LINK}) is there, beside the raw output. To mea
 ## Cost of a step
 
 Step times natively and under cuvmm, in turns, from the worst to the best. A figure is the median over the rounds of
-the step's time compared with the native one of the same round; the brackets have the quartiles. A single round says
-little.
+the step's time compared with the native one of the same round; the brackets have the quartiles, of the native times
+too: where those are far apart, the machine was busy with other work. A single round says little.
 
 {measured_summary.costs(RESULTS)}
 ## Goals

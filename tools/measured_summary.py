@@ -100,6 +100,16 @@ def change(one, mode):
     return f"{shown} ({lower:+.1%} to {upper:+.1%})"
 
 
+def natively(one):
+    """The median of the rounds and, since it shows how much the machine itself varies, their quartiles."""
+    rounds = one["native_ms_of_rounds"]
+    shown = f"{one['native_ms']:.3g} ms"
+    if len(rounds) < 2:
+        return shown
+    lower, _, upper = statistics.quantiles(rounds, n=4)
+    return f"{shown} ({lower:.3g} to {upper:.3g})"
+
+
 def costs(results):
     """A row for each program of the frameworks' parts, from the worst median under `vmm` to the best."""
     measured = {}
@@ -110,7 +120,7 @@ def costs(results):
                 if not kept or one["rounds"] > kept["rounds"]:
                     measured[one["workload"]] = one
     by_cost = sorted(measured.values(), key=lambda one: -statistics.median(ratios(one, "vmm")))
-    rows = [[one["workload"], f"{one['native_ms']:.3g} ms", *(change(one, mode) for mode in reversed(MODES)),
+    rows = [[one["workload"], natively(one), *(change(one, mode) for mode in reversed(MODES)),
              one["rounds"]] for one in by_cost]
     return table(["A step of", "Natively", "Under cuvmm", "`--mode monitor`", "Rounds"], rows)
 
