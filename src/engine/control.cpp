@@ -292,12 +292,10 @@ Result<void> Control::exchange(const std::function<Result<bool>()>& is_done,
 }
 
 bool Control::move_near(std::span<const AddressRange> ranges, Need need) {
-  constexpr std::uint64_t rest_us = 10'000'000;
   if (spilled().physical_in_use == 0) return true;
   if (!places_.load()) return false;  // VMM_SPILL_MOVE=off
-  const bool is_required = need == Need::Required;
-  if (!is_required && now_us() < no_move_near_until_us_.load()) return false;
-  const Duration within = is_required ? exchanges_within : exchanges_within / 10;
+  if (need == Need::Preferred && now_us() < no_move_near_until_us_.load()) return false;
+  const Duration within{static_cast<Duration::rep>(longest_move_near_us(need))};
   const std::uint64_t began = now_us();
   bool are_near = false;
   const auto move_all = [&] {
@@ -310,8 +308,18 @@ bool Control::move_near(std::span<const AddressRange> ranges, Need need) {
   static_cast<void>(change_memory(within, move_all));
   // Whatever held it up may do so again for the next graph.
   const auto took = Duration{static_cast<Duration::rep>(now_us() - began)};
-  if (!are_near && took >= within) no_move_near_until_us_.store(now_us() + rest_us);
+  if (!are_near && took >= within) rest_from_moving_near();
   return are_near;
+}
+
+std::uint64_t Control::longest_move_near_us(Need need) {
+  const auto longest = static_cast<std::uint64_t>(exchanges_within.count());
+  return need == Need::Required ? longest : longest / 10;
+}
+
+void Control::rest_from_moving_near() {
+  constexpr std::uint64_t rest_us = 10'000'000;
+  no_move_near_until_us_.store(now_us() + rest_us);
 }
 
 bool Control::has_spilled() const {

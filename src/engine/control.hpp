@@ -94,6 +94,8 @@ class Control {
   // sooner, and after that does not try again for a while.
   enum class Need : std::uint8_t { Preferred, Required };
   bool move_near(std::span<const AddressRange> ranges, Need need);
+  static std::uint64_t longest_move_near_us(Need need);
+  void rest_from_moving_near();  // no preferred move for a while
   // Counts only operations that found memory to move.
   const PauseTally& pauses() const { return pauses_; }
   const PauseTally& resumes() const { return resumes_; }

@@ -157,9 +157,14 @@ Result<bool> Placement::bring_near(DeviceMemory& device, std::span<const Address
     named.insert(one.chunk);
     uses_.note(one.blocks);  // so that it does not leave again for the next copy's memory
   }
-  const bool are_near = std::none_of(held.begin(), held.end(), [&](const HeldChunk& one) {
-    return named.contains(one.chunk) && residency(one.where, device.ordinal()) == Residency::Far;
-  });
+  bool are_near = true;
+  bool some_stay = false;
+  for (const HeldChunk& one : held) {
+    if (!named.contains(one.chunk) || residency(one.where, device.ordinal()) != Residency::Far)
+      continue;
+    are_near = false;
+    some_stay |= one.stays;
+  }
   if (are_near) return true;
   const BetterPlaces places =
       find_places_near(named, with_last_uses(held, uses_, seen.stays, device.ordinal()),
@@ -168,7 +173,7 @@ Result<bool> Placement::bring_near(DeviceMemory& device, std::span<const Address
   const std::uint64_t now = now_ns();
   const std::uint64_t patience = until > now ? until - now : 0;
   const Migration::Moved moved = TRY(change(device, places, patience, patience));
-  return moved.in == places.in;
+  return moved.in == places.in && !some_stay;
 }
 
 Placement::Attention Placement::step(DeviceMemory& device, std::uint64_t now) {

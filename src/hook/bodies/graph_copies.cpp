@@ -97,9 +97,9 @@ Control* control_of_spilled(const Forward<call>& forward) {
 }
 
 // Makes the graph's copies the kind that they are natively: each is set again as it is, with its
-// memory on the device. All memory moves in one stop if there is room, otherwise copy by copy.
+// memory on the device. All memory moves in one stop if there is room, otherwise copy by copy, as
+// long as there is time.
 void settle_kinds(Engine& engine, Control& control, CUgraph graph, Control::Need need) {
-  constexpr std::uint64_t at_most_us = 5'000'000;
   CopyNodes copies;
   add_copies(engine.driver(), *engine.serving(), graph, copies);
   if (copies.empty()) return;
@@ -108,10 +108,11 @@ void settle_kinds(Engine& engine, Control& control, CUgraph graph, Control::Need
     const Ranges more = ranges_of(one.copy);
     ranges.insert(ranges.end(), more.begin(), more.end());
   }
-  const std::uint64_t until = now_us() + at_most_us;
+  const std::uint64_t until = now_us() + Control::longest_move_near_us(need);
   const bool are_near = control.move_near(ranges, need);
   for (const CopyNode& one : copies) {
-    if (!are_near && (now_us() >= until || !control.move_near(ranges_of(one.copy), need))) continue;
+    if (!are_near && now_us() >= until) return control.rest_from_moving_near();
+    if (!are_near && !control.move_near(ranges_of(one.copy), need)) continue;
     engine.driver().cuGraphMemcpyNodeSetParams(one.node, &one.copy);
   }
 }
