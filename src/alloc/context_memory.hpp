@@ -62,6 +62,7 @@ class ContextMemory {
   Size spilled_free() const { return small_->spilled_free(); }
   // Releases up to `wanted` bytes of it for other uses of the device's memory. Returns how much.
   Size release(Size wanted);
+  Size release_cheap(Size wanted) { return windows_->release_cheap(wanted); }
   Moved moved() const;
   std::size_t compacted_blocks() const { return windows_->counters().compacted_blocks; }  // so far
 

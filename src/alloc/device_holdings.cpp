@@ -54,6 +54,20 @@ Size DeviceHoldings::release(int ordinal, Size wanted) const {
   return gone;
 }
 
+Size DeviceHoldings::blocking_free(int ordinal) const {
+  Size bytes = 0;
+  contexts_.for_each(ordinal, [&](const ContextMemory& memory) { bytes += memory.mapped_free(); });
+  return bytes;
+}
+
+Size DeviceHoldings::release_cheap(int ordinal, Size wanted) const {
+  Size gone = 0;
+  contexts_.for_each(ordinal, [&](ContextMemory& memory) {
+    if (gone < wanted) gone += memory.release_cheap(wanted - gone);
+  });
+  return gone;
+}
+
 std::vector<HeldChunk> DeviceHoldings::chunks(int ordinal) const {
   std::vector<HeldChunk> held;
   const auto list = [&](const auto& memory) { memory.list_held(held); };

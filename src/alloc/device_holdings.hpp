@@ -37,6 +37,10 @@ class DeviceHoldings {
   Size spilled_free(int ordinal) const;
   // Releases up to `wanted` bytes of it for other uses of the device's memory. Returns how much.
   Size release(int ordinal, Size wanted) const;
+  // The same without pools, whose programs decide how much they keep, and only what takes few
+  // driver calls.
+  Size blocking_free(int ordinal) const;
+  Size release_cheap(int ordinal, Size wanted) const;
 
   // The chunks behind the memory that the program holds on a device. A chunk that blocks share is
   // listed for each of them.

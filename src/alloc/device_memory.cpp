@@ -91,6 +91,18 @@ Size DeviceMemory::give_back_cached() {
   return store_.reclaim(location(), unlimited);
 }
 
+Size DeviceMemory::most_held() const {
+  constexpr Size least_spare = 256 * MiB;
+  const Size most = most_in_use_.load(std::memory_order_relaxed);
+  return saturating_sum(most, std::max(most / 4, least_spare));
+}
+
+void DeviceMemory::note_in_use(Size bytes) {
+  Size most = most_in_use_.load(std::memory_order_relaxed);
+  while (bytes > most && !most_in_use_.compare_exchange_weak(most, bytes)) {
+  }
+}
+
 Size DeviceMemory::most_cached() const {
   return settings_.cache.is_none() ? unlimited : settings_.cache.of(memory_);
 }

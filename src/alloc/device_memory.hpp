@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -66,6 +67,10 @@ class DeviceMemory {
   Size give_back_cached();
   // How much unused memory VMM_CACHE lets us keep, mapped or not.
   Size most_cached() const;
+  // How much memory we may hold after a blocking allocation: what was in use at the peak and a
+  // quarter more, which lets sizes vary. Programs beside this one count on the rest.
+  Size most_held() const;
+  void note_in_use(Size bytes);
 
  private:
   DeviceMemory(const Driver& driver, int ordinal, const MemorySettings& settings)
@@ -89,6 +94,7 @@ class DeviceMemory {
   ChunkStore store_;
   PressureTurns turns_;
   Size most_spilled_ = 0;
+  std::atomic<Size> most_in_use_{0};  // whenever more was taken from the driver
 };
 
 }  // namespace cuvmm

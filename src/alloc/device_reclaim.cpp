@@ -101,6 +101,27 @@ void DeviceReclaim::bound_cache(DeviceMemory& device) {
   device.store().trim(device.location(), most - std::min(still, most));
 }
 
+// What is cached is read first: memory that another thread releases in between then counts as in
+// use too little rather than too much, for good.
+void DeviceReclaim::bound_growth(DeviceMemory& device) {
+  if (!settings_.cache.is_none() || parts_.dependencies.captures.any()) return;
+  const auto excess_of = [&](const ChunkCounters& chunks) {
+    const Size held = chunks.physical_in_use + chunks.physical_free;
+    return held - std::min(held, device.most_held());
+  };
+  const Size cached = parts_.holdings.blocking_free(device.ordinal());
+  const ChunkCounters before = device.chunk_counters();
+  device.note_in_use(before.physical_in_use - std::min(cached, before.physical_in_use));
+  const Size excess = excess_of(before);
+  if (excess == 0) return;
+  if (excess > before.physical_free) {
+    parts_.holdings.release_cheap(device.ordinal(), excess - before.physical_free);
+  }
+  const ChunkCounters now = device.chunk_counters();
+  device.store().trim(device.location(),
+                      now.physical_free - std::min(now.physical_free, excess_of(now)));
+}
+
 void DeviceReclaim::bound_caches() {
   if (settings_.cache.is_none()) return;
   for (DeviceMemory* const device : parts_.devices.all()) bound_cache(*device);

@@ -53,6 +53,7 @@ Answer Memory::allocate(CUdeviceptr* address, Size size, const GrowHint& grow_hi
   DeviceMemory& device = owner->device();
   if (size > device.memory()) return CUDA_ERROR_OUT_OF_MEMORY;
   MemoryPressure pressure{settings_.wait};
+  const Size held_before = device.budget().held_bytes();
   auto made = owner->allocate(size, grow_hint, pressure);
   if (DeviceReclaim::may_help(made)) {
     // The context may end while this thread waits for a lease, outside the barrier.
@@ -71,6 +72,7 @@ Answer Memory::allocate(CUdeviceptr* address, Size size, const GrowHint& grow_hi
                      .served = ContextMemory::served_as(size),
                      .device = static_cast<std::int16_t>(device.ordinal())});
   *address = (*made)->address();
+  if (device.budget().held_bytes() > held_before) reclaim_.bound_growth(device);
   return CUDA_SUCCESS;
 }
 

@@ -2,6 +2,7 @@
 #include "alloc/windows/window_table.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <unordered_set>
 
 #include "alloc/windows/window_remap.hpp"
@@ -174,18 +175,37 @@ bool WindowTable::give_up_pieces(SharedChunk& idle) {
 
 Size WindowTable::give_up_whole_chunks(Size wanted) {
   const Size before = held();
-  const auto given_up = [&] { return before - held(); };
+  give_up_shared(wanted, std::numeric_limits<int>::max());
+  const Size shared_bytes = before - held();
+  if (shared_bytes < wanted) give_up_large(wanted - shared_bytes);
+  return before - held();
+}
+
+Size WindowTable::give_up_cheap_chunks(Size wanted) {
+  constexpr int most_shared = 2;
+  const Size before = held();
+  give_up_large(wanted);
+  const Size large = before - held();
+  if (large < wanted) give_up_shared(wanted - large, most_shared);
+  return before - held();
+}
+
+void WindowTable::give_up_large(Size wanted) {
+  const Size before = held();
+  while (WindowBlock* const oldest = cached.oldest_large()) {
+    if (before - held() >= wanted) break;
+    give_up(*oldest);
+  }
+}
+
+void WindowTable::give_up_shared(Size wanted, int most) {
+  const Size before = held();
   SharedChunk* idle = shared.oldest_idle();
-  while (idle != nullptr && given_up() < wanted) {
+  for (int count = 0; idle != nullptr && count < most && before - held() < wanted; ++count) {
     SharedChunk* const next = SharedChunks::idle_after(*idle);
     give_up_pieces(*idle);
     idle = next;
   }
-  while (WindowBlock* const oldest = cached.oldest_large()) {
-    if (given_up() >= wanted) break;
-    give_up(*oldest);
-  }
-  return given_up();
 }
 
 std::size_t WindowTable::settle_pending() {

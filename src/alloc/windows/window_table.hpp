@@ -48,6 +48,9 @@ struct WindowTable {
   bool give_up_pieces(SharedChunk& idle);
   // Releases chunks without a piece in use, until `wanted` bytes have returned to the store.
   Size give_up_whole_chunks(Size wanted);
+  // The same, but only what takes few driver calls: large windows, then at most two shared chunks,
+  // since each of their pieces is unmapped by a call.
+  Size give_up_cheap_chunks(Size wanted);
   void remove_if_vacant(SharedChunk& chunk);
 
   // Account for a chunk of a block's own that is now mapped, or no longer.
@@ -107,6 +110,8 @@ struct WindowTable {
   bool unmap_all(WindowBlock& block);
   bool unmap_one(CUdeviceptr address, const ChunkRef& chunk);
   void look_at_pending();
+  void give_up_large(Size wanted);
+  void give_up_shared(Size wanted, int most);
   void mend();
   void add_large(WindowBlock& block);
   void remove_large(WindowBlock& block);

@@ -125,6 +125,13 @@ Size Windows::release(Size wanted) {
   return give_up(wanted);
 }
 
+Size Windows::release_cheap(Size wanted) {
+  const Holding holding{table_.lock};
+  const Size gone = table_.give_up_cheap_chunks(wanted);
+  tell_of_change();
+  return gone;
+}
+
 Size Windows::give_up(Size wanted) {
   compactor_.tidy();
   const Size gone = table_.give_up_whole_chunks(wanted);

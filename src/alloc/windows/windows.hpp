@@ -90,6 +90,8 @@ class Windows final : public ReclaimClient {
   Size trim(Size keep);
   // The same, until `wanted` bytes are released.
   Size release(Size wanted);
+  // The same, but at most as much as takes few driver calls, and nothing that pending work uses.
+  Size release_cheap(Size wanted);
 
   // Moves live pieces until `wanted` bytes of chunks have returned to the store, or no more can.
   // The context must be quiescent. Returns how many bytes it released.
