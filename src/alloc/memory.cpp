@@ -101,6 +101,7 @@ Answer Memory::allocate_from(const Serve& serve, CUdeviceptr* address, Size size
   StreamClock::Operation operation{dependencies_.clock, stream,
                                    StreamClock::Operation::Kind::Allocation};
   MemoryPressure pressure{settings_.wait};
+  const Size held_before = device.budget().held_bytes();
   auto made = pool->allocate(size, stream.id, pressure);
   if (DeviceReclaim::may_help(made)) {
     // The pool may end while this thread waits for a lease, outside the barrier.
@@ -126,6 +127,7 @@ Answer Memory::allocate_from(const Serve& serve, CUdeviceptr* address, Size size
                      .served = Served::StreamOrdered,
                      .device = static_cast<std::int16_t>(device.ordinal())});
   *address = (*made)->address();
+  if (device.budget().held_bytes() > held_before) reclaim_.bound_growth(device);
   return CUDA_SUCCESS;
 }
 

@@ -346,7 +346,7 @@ TEST(ShareFiles, AreLeftAloneAfterTheProgramClosedOurs) {
     importer.join();
     const FilesInTheirPlace files;
     const bool asked = session->ask({}, soon()).ok();
-    const bool came = NEEDED(host->wait(in_time())).has_value();  // and left
+    const bool came = NEEDED(host->wait(soon())).has_value();  // and left
     session.reset();
     host.reset();
     if (asked || !came) ::_exit(1);

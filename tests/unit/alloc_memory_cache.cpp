@@ -90,6 +90,12 @@ TEST_F(GrowthOfBlockingMemory, LeavesLiveMemoryAlone) {
   EXPECT_EQ(there, 7U);
 }
 
+TEST_F(GrowthOfBlockingMemory, EndsAlsoWhereStreamOrderedMemoryGrows) {
+  EXPECT_EQ(memory().free(given(400 * MiB)), Answer{CUDA_SUCCESS});
+  given_ordered(400 * MiB);
+  EXPECT_LE(memory().counters(0).physical_held(), 400 * MiB + spare);
+}
+
 // Natively, a pool's program decides how much the pool keeps.
 TEST_F(GrowthOfBlockingMemory, LeavesWhatPoolsKeep) {
   free_ordered(given_ordered(spare + 64 * MiB));
