@@ -255,6 +255,25 @@ TEST_F(ArenaStripes, AreEvictedAndRestoredAsOneChunk) {
 
 // Runs of equal blocks are allocated and freed at random, live memory moves at random, everything
 // is evicted at random, and now and then the driver refuses a call.
+TEST_F(ArenaStripes, AreJoinedWithWhatIsFreeBesideThem) {
+  for (const Size size : {100 * KiB, 256 * KiB, 300 * KiB}) {
+    ArenaWorld its{
+        driver(),
+        {.limit_granules = 64, .reserve_granules = 64 * 16, .compacts = true, .spreads = true}};
+    std::vector<Block*> live;
+    for (int round = 0; round < 12; ++round) {
+      // Leaves some of its last granule free, beside what follows.
+      live.push_back(its.arena().allocate(its.granules(2) - 32 * KiB, 1).value());
+      for (int count = 0; count < 12; ++count) {
+        live.push_back(its.arena().allocate(size, 1).value());
+        ASSERT_EQ(its.arena().violation().value_or("nothing"), "nothing");
+      }
+    }
+    for (Block* const block : live) its.free_for_anyone(*block);
+    EXPECT_EQ(its.arena().violation().value_or("nothing"), "nothing");
+  }
+}
+
 TEST_F(ArenaStripes, RandomRunsKeepEveryByte) {
   for (std::uint64_t seed = 1; seed <= scaled(2); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

@@ -47,6 +47,8 @@ Result<Block*> ArenaState::lay_in_stripes(const Stripes& stripes, Range& hole,
   stripe_rows.add(all, stripes);
   blocks_a_stripe = stripes.blocks_a_stripe();
   Block& block = layout.carve(first, {place, size}, stream);
+  // Before and after the row, memory may be free already.
+  layout.join_within(block, all);
   note_mapped();
   tell();
   return &block;
