@@ -67,8 +67,8 @@ class DeviceMemory {
   Size give_back_cached();
   // How much unused memory VMM_CACHE lets us keep, mapped or not.
   Size most_cached() const;
-  // How much memory we may hold after a blocking allocation: what was in use at the peak and a
-  // quarter more, which lets sizes vary. Programs beside this one count on the rest.
+  // How much memory we may hold once an allocation has taken more: what was in use at the peak and
+  // a quarter more, which lets sizes vary. Programs beside this one count on the rest.
   Size most_held() const;
   void note_in_use(Size bytes);
 

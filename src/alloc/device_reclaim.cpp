@@ -101,8 +101,8 @@ void DeviceReclaim::bound_cache(DeviceMemory& device) {
   device.store().trim(device.location(), most - std::min(still, most));
 }
 
-// What is cached is read first: memory that another thread releases in between then counts as in
-// use too little rather than too much, for good.
+// Reads first what is cached: if another thread releases memory in between, the peak lacks it for
+// now, instead of including it for good.
 void DeviceReclaim::bound_growth(DeviceMemory& device) {
   if (!settings_.cache.is_none() || parts_.dependencies.captures.any()) return;
   const auto excess_of = [&](const ChunkCounters& chunks) {

@@ -115,8 +115,8 @@ class SmallGatePass {
 };
 
 // The real function behind a door, in the door's flavour. What every call goes through is inlined
-// even where code is optimised for size: of a function that is not, the linker keeps one copy for
-// all callers, which may be the small and slow one.
+// even where code is optimised for size. Otherwise the linker would keep one copy of each function
+// for all callers, perhaps the small and slow one.
 template <Call call>
 class Forward {
  public:

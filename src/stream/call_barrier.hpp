@@ -29,8 +29,8 @@ class CallBarrier {
   CallBarrier(const CallBarrier&) = delete;
   CallBarrier& operator=(const CallBarrier&) = delete;
 
-  // Inlined even where code is optimised for size, like all that a frequent call goes through: of a
-  // function that is not, the linker keeps one copy for all callers, perhaps the small one.
+  // Inlined even where code is optimised for size, like all that a frequent call goes through.
+  // Otherwise the linker would keep one copy for all callers, perhaps the small and slow one.
   class Pass {
    public:
     [[gnu::always_inline]] explicit Pass(CallBarrier& barrier) : steps_(barrier.enter()) {}
