@@ -45,8 +45,8 @@ class DeviceReclaim {
   // Releases memory that the device caches beyond VMM_CACHE and that no work uses any longer.
   void bound_cache(DeviceMemory& device);
   void bound_caches();  // of all devices
-  // After an allocation that took more memory from the driver: without VMM_CACHE, releases
-  // what blocking ones left, as far as the device now holds more than DeviceMemory::most_held().
+  // After an allocation that took more memory from the driver: without VMM_CACHE, releases what
+  // blocking ones left, as far as the device now holds more than DeviceMemory::most_held().
   void bound_growth(DeviceMemory& device);
 
  private:

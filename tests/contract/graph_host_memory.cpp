@@ -118,58 +118,6 @@ TEST_F(GraphCopiesOfHostMemory, AreOfAnotherKindIfAnyPartIsOnTheHost) {
   }
 }
 
-// In a process of its own: where the driver copies on the host, it would touch the addresses
-// itself.
-CHILD_ROLE(exchanges_memory_under_an_instance) {
-  GIVEN(driver().cuInit(0));
-  PrimaryContext context;
-  const auto before = link.receive<std::array<On, 2>>();
-  const auto after = link.receive<std::array<On, 2>>();
-  std::array<CUdeviceptr, 2> sides{};
-  for (CUdeviceptr& side : sides) GIVEN(driver().cuMemAddressReserve(&side, chunk_size, 0, 0, 0));
-  const auto map = [&](const std::array<On, 2>& on) {
-    for (std::size_t i = 0; i < sides.size(); ++i) {
-      const GivenChunk chunk{chunk_size, properties(on[i])};
-      GIVEN(driver().cuMemMap(sides[i], chunk_size, 0, chunk.handle(), 0));
-      GIVEN(set_access(sides[i], chunk_size));
-    }
-  };
-  const auto unmap = [&] {
-    for (const CUdeviceptr side : sides) GIVEN(driver().cuMemUnmap(side, chunk_size));
-  };
-  map(before);
-  {
-    const GivenGraph graph;
-    CUgraphNode node = nullptr;
-    const CUDA_MEMCPY3D copy = linear_copy(sides[0], sides[1], chunk_size);
-    GIVEN(driver().cuGraphAddMemcpyNode(&node, graph, nullptr, 0, &copy, context.get()));
-    const GivenExec exec{graph};
-    unmap();
-    map(after);
-    const GivenStream stream;
-    fill_pattern(sides[0], chunk_size, 5);
-    GIVEN(synchronize());
-    GIVEN(exec.launch(stream));
-    GIVEN(driver().cuStreamSynchronize(stream));
-    expect_pattern(sides[1], chunk_size, 5);
-  }
-  unmap();
-  for (const CUdeviceptr side : sides) GIVEN(driver().cuMemAddressFree(side, chunk_size));
-}
-
-TEST_F(GraphCopiesOfHostMemory, CopyWhatIsMappedAtTheSameAddressesLater) {
-  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
-  for (const Sides& first : all_sides) {
-    for (const Sides& second : all_sides) {
-      SCOPED_TRACE(name_of(first) + ", then " + name_of(second));
-      Child child{"exchanges_memory_under_an_instance"};
-      child.link().send(std::array{first.first, first.second});
-      child.link().send(std::array{second.first, second.second});
-      EXPECT_EQ(child.wait(), 0);
-    }
-  }
-}
-
 // A side of a copy whose memory is exchanged: a chunk of the device and one of the host take turns
 // at the same addresses.
 class ExchangedMemory {
@@ -202,6 +150,43 @@ class ExchangedMemory {
 
   CUdeviceptr address_ = 0;
 };
+
+// In a process of its own: where the driver copies on the host, it would touch the addresses
+// itself.
+CHILD_ROLE(exchanges_memory_under_an_instance) {
+  GIVEN(driver().cuInit(0));
+  PrimaryContext context;
+  const auto before = link.receive<std::array<On, 2>>();
+  const auto after = link.receive<std::array<On, 2>>();
+  ExchangedMemory from{before[0]};
+  ExchangedMemory to{before[1]};
+  const GivenGraph graph;
+  CUgraphNode node = nullptr;
+  const CUDA_MEMCPY3D copy = linear_copy(from.address(), to.address(), chunk_size);
+  GIVEN(driver().cuGraphAddMemcpyNode(&node, graph, nullptr, 0, &copy, context.get()));
+  const GivenExec exec{graph};
+  from.go(after[0]);
+  to.go(after[1]);
+  const GivenStream stream;
+  fill_pattern(from.address(), chunk_size, 5);
+  GIVEN(synchronize());
+  GIVEN(exec.launch(stream));
+  GIVEN(driver().cuStreamSynchronize(stream));
+  expect_pattern(to.address(), chunk_size, 5);
+}
+
+TEST_F(GraphCopiesOfHostMemory, CopyWhatIsMappedAtTheSameAddressesLater) {
+  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+  for (const Sides& first : all_sides) {
+    for (const Sides& second : all_sides) {
+      SCOPED_TRACE(name_of(first) + ", then " + name_of(second));
+      Child child{"exchanges_memory_under_an_instance"};
+      child.link().send(std::array{first.first, first.second});
+      child.link().send(std::array{second.first, second.second});
+      EXPECT_EQ(child.wait(), 0);
+    }
+  }
+}
 
 enum class AddedBy { Call, Capture };
 

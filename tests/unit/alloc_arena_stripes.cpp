@@ -253,8 +253,7 @@ TEST_F(ArenaStripes, AreEvictedAndRestoredAsOneChunk) {
   expect_intact(blocks);
 }
 
-// Runs of equal blocks are allocated and freed at random, live memory moves at random, everything
-// is evicted at random, and now and then the driver refuses a call.
+// A row of stripes may come to lie beside memory that is free already.
 TEST_F(ArenaStripes, AreJoinedWithWhatIsFreeBesideThem) {
   for (const Size size : {100 * KiB, 256 * KiB, 300 * KiB}) {
     ArenaWorld its{
@@ -274,6 +273,8 @@ TEST_F(ArenaStripes, AreJoinedWithWhatIsFreeBesideThem) {
   }
 }
 
+// Runs of equal blocks are allocated and freed at random, live memory moves at random, everything
+// is evicted at random, and now and then the driver refuses a call.
 TEST_F(ArenaStripes, RandomRunsKeepEveryByte) {
   for (std::uint64_t seed = 1; seed <= scaled(2); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
