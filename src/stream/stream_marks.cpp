@@ -110,9 +110,13 @@ void StreamClock::retire(StreamState& state, Mark& mark) {
   mark.events.clear();
 }
 
+// Not on the legacy stream if other streams would then wait for each other.
 void StreamClock::mark_own(StreamId asker) {
   StreamState* state = table_.by_id(asker);
-  if (state != nullptr && state->has_unfinished()) record_own_mark(*state);
+  if (state == nullptr || !state->has_unfinished()) return;
+  if (state->kind != StreamKind::Legacy) return record_own_mark(*state);
+  const LegacyBarrier::Alone alone{program_.legacy};
+  if (alone.is_alone()) record_own_mark(*state);
 }
 
 void StreamClock::record_own_mark(StreamState& state) {

@@ -119,6 +119,26 @@ TEST_F(StreamOperations, AllocationOnABlockingStreamIsNoBarrierForOtherBlockingS
   EXPECT_CUDA(driver().cuMemFreeAsync(behind_work, working));
 }
 
+TEST_F(StreamOperations, ARefusedAllocationOnTheLegacyStreamIsNoBarrierForBlockingStreams) {
+  const GivenStream working{CU_STREAM_DEFAULT};
+  const GivenStream idle{CU_STREAM_DEFAULT};
+  const GivenBlocking other{4 * KiB};
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_CUDA(driver().cuMemFreeAsync(given_async(ordered_size, legacy_stream), legacy_stream));
+  }
+  SlowWork work{kernels(), working};
+
+  size_t whole = 0;
+  ASSERT_CUDA(driver().cuDeviceTotalMem(&whole, device()));
+  CUdeviceptr none = 0;
+  EXPECT_ANSWER(CUDA_ERROR_OUT_OF_MEMORY, driver().cuMemAllocAsync(&none, whole, legacy_stream));
+  ASSERT_CUDA(driver().cuMemsetD32Async(other.address(), 1, 16, idle));
+
+  EXPECT_CUDA(driver().cuStreamSynchronize(idle));
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(working));
+  work.end();
+}
+
 // Free --------------------------------------------------------------------------------------------
 
 TEST_F(StreamOperations, FreeOnAnIdleBlockingStreamWaitsForLegacyWork) {

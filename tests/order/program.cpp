@@ -42,6 +42,7 @@ Program::Program(World& world, std::uint64_t seed, const ProgramSettings& settin
   }
   events_.resize(world_.events().size());
   choose_pools();
+  explain_hangs_by([this] { tell_closed_gates(); });
 }
 
 // Most pools may not make an allocation wait, so that the model knows the whole order.
@@ -174,31 +175,19 @@ void Program::one_operation() {
     void (Program::*operation)();
   };
   static constexpr Choice choices[] = {
-      {16, &Program::allocate},
-      {7, &Program::tempt},
-      {2, &Program::allocate_and_free},
-      {20, &Program::free_in_order},
-      {3, &Program::free_at_once},
-      {3, &Program::allocate_blocking},
-      {1, &Program::free_blocking},
-      {3, &Program::fill_again},
-      {4, &Program::check},
-      {3, &Program::copy_between},
-      {3, &Program::grow},
-      {1, &Program::launch_graph},
-      {9, &Program::close_gate},
-      {6, &Program::open_gate},
-      {3, &Program::open_gate_by_a_stream},
-      {4, &Program::record_event},
-      {2, &Program::record_anew},
-      {5, &Program::wait_for_event},
-      {2, &Program::race_for_event},
-      {4, &Program::query_stream},
-      {2, &Program::query_event},
-      {3, &Program::synchronize_stream},
-      {1, &Program::synchronize_event},
-      {1, &Program::synchronize_context},
-      {1, &Program::run_host_function},
+      {16, &Program::allocate},           {7, &Program::tempt},
+      {2, &Program::allocate_and_free},   {1, &Program::ask_for_too_much},
+      {20, &Program::free_in_order},      {3, &Program::free_at_once},
+      {3, &Program::allocate_blocking},   {1, &Program::free_blocking},
+      {3, &Program::fill_again},          {4, &Program::check},
+      {3, &Program::copy_between},        {3, &Program::grow},
+      {1, &Program::launch_graph},        {9, &Program::close_gate},
+      {6, &Program::open_gate},           {3, &Program::open_gate_by_a_stream},
+      {4, &Program::record_event},        {2, &Program::record_anew},
+      {5, &Program::wait_for_event},      {2, &Program::race_for_event},
+      {4, &Program::query_stream},        {2, &Program::query_event},
+      {3, &Program::synchronize_stream},  {1, &Program::synchronize_event},
+      {1, &Program::synchronize_context}, {1, &Program::run_host_function},
       {1, &Program::replace_stream},
   };
   unsigned all = 0;
@@ -256,6 +245,15 @@ void Program::end() {
     must(cuGraphDestroy(graph.graph), "cuGraphDestroy");
   }
   std::memset(world_.gates(), 0, words_used_ * sizeof(std::uint32_t));
+}
+
+// For the report of a hang.
+void Program::tell_closed_gates() const {
+  for (std::size_t word = 0; word < words_used_; ++word) {
+    if (world_.gates()[word] != 0) continue;
+    print_lines_that_end_with("wait for word " + std::to_string(word));
+    print_lines_that_end_with("write word " + std::to_string(word));
+  }
 }
 
 void Program::compare_results() {

@@ -66,6 +66,7 @@ class Program {
   void one_operation();
   void end();
   void compare_results();
+  void tell_closed_gates() const;
 
   // program_order.cpp: gates, events, waits and queries.
   void close_gate();
@@ -95,6 +96,7 @@ class Program {
   void allocate_what_is_blocked(const Past* behind = nullptr);
   void tempt() { allocate_what_is_blocked(); }
   void allocate_and_free();
+  void ask_for_too_much();
   void allocate_blocking();
   void free_in_order();
   void free_at_once();

@@ -95,6 +95,17 @@ void Program::allocate_and_free() {
   if (chance_.percent(50)) query(stream);
 }
 
+// More than the device has left, unless nothing is live. The refusal orders nothing. Only a small
+// simulated device refuses fast.
+void Program::ask_for_too_much() {
+  const Stream stream = any_stream();
+  std::size_t whole = 0;
+  must(cuDeviceTotalMem(&whole, world_.device_of(world_.streams()[stream])), "cuDeviceTotalMem");
+  if (whole > 256 * mib) return;
+  Block* const block = allocate_on(stream, whole, any_pool_for(stream), Use::None);
+  if (block != nullptr) free_now(*block, stream, block->granted_behind);
+}
+
 void Program::allocate_blocking() {
   if (memory_.live_bytes() >= most_bytes_) return;
   Block block;

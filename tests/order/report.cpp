@@ -13,6 +13,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "order/stacks.hpp"
@@ -26,7 +27,9 @@ std::uint64_t current_seed = 0;
 bool is_verbose = false;
 std::vector<Line> lines;
 std::vector<std::string> ignored_kinds;
+std::function<void()> explain_hang;
 
+bool is_hanging = false;
 std::atomic<const char*> current_call{nullptr};
 std::atomic<std::uint64_t> calls{0};  // changes when a call begins or ends
 
@@ -42,6 +45,7 @@ std::atomic<std::uint64_t> calls{0};  // changes when a call begins or ends
     seen = now;
     if (ticks == patience_seconds * ticks_per_second) {
       print_stacks_of_all_threads();
+      is_hanging = true;
       violation("hang", "%s has not returned for %d s, though nothing that it waits for is blocked",
                 call, patience_seconds);
     }
@@ -77,10 +81,23 @@ void violation(const char* kind, const char* format, ...) {
   va_start(arguments, format);
   std::vprintf(format, arguments);
   va_end(arguments);
+  if (is_hanging && explain_hang) explain_hang();
   std::printf("\nseed %" PRIu64 ": to repeat, --only %" PRIu64 " (timing counts too)\n",
               current_seed, current_seed);
   std::fflush(stdout);
   ::_exit(1);  // work may be stuck: no destructor, no exit handler
+}
+
+void print_lines_that_end_with(std::string_view text) {
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (std::string_view{lines[i].data()}.ends_with(text)) {
+      std::printf("\n%4zu  %s", i + 1, lines[i].data());
+    }
+  }
+}
+
+void explain_hangs_by(std::function<void()> explain) {
+  explain_hang = std::move(explain);
 }
 
 void ignore(const char* kind) {

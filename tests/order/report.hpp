@@ -5,6 +5,8 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <functional>
+#include <string_view>
 
 namespace cuvmm::order {
 
@@ -16,6 +18,12 @@ void begin_trace(std::uint64_t seed, bool verbose);
 // Prints the kind of violation, the text, the trace and the seed, and ends the process with
 // status 1.
 [[noreturn, gnu::format(printf, 2, 3)]] void violation(const char* kind, const char* format, ...);
+
+// Prints the lines of the trace that end with the text.
+void print_lines_that_end_with(std::string_view text);
+
+// If a call hangs, `explain` prints what else is known, on another thread.
+void explain_hangs_by(std::function<void()> explain);
 
 // Lets the run continue after a violation of this kind, to find others behind it.
 void ignore(const char* kind);
