@@ -13,7 +13,7 @@ import unittest
 import browser
 from check_plot import png_bytes
 from cli_support import BUILD, main
-from web_support import WebTest
+from web_support import WebTest, comes_true
 
 DIALOG = "document.querySelector('#detail').open"
 
@@ -218,8 +218,13 @@ class InABrowser(WebTest):
 
     def test_says_that_there_are_no_clients(self):
         server = self.serve()
-        self.open(server)
-        self.wait("!document.querySelector('#nobody').hidden")
+
+        def says_so():
+            """A page that has ever seen another test's program goes on showing its past."""
+            self.open(server)
+            return self.browser.value("!document.querySelector('#nobody').hidden")
+
+        self.assertTrue(comes_true(says_so), self.text())
         self.picture("nobody")
         self.at_rest(server)
 
