@@ -20,12 +20,12 @@ Answer Memory::free(CUdeviceptr address) {
   if (!found) return held_.find_holder(address) ? Answer{CUDA_ERROR_INVALID_VALUE} : std::nullopt;
   if (found->facts.served == Served::Imported) return CUDA_ERROR_INVALID_VALUE;
   if (found->facts.served != Served::StreamOrdered) return free_blocking(*found);
-  if (dependencies_.captures.any()) {
-    const CUresult refusal = work_.free_as_the_driver_does();
-    if (refusal != CUDA_SUCCESS && refusal != CUDA_ERROR_OUT_OF_MEMORY) return refusal;
-  }
   const CUcontext current = current_context(dependencies_.driver);
   if (current == nullptr || contexts_.is_dead(current)) return std::nullopt;
+  if (dependencies_.captures.any()) {
+    const CUresult refusal = work_.refusal_of_free(found->facts.device);
+    if (refusal != CUDA_SUCCESS) return refusal;
+  }
   // The driver does not wait here either: the program is done with the memory.
   if (!held_.try_release(*found)) return CUDA_ERROR_INVALID_VALUE;
   auto* const pool = found->facts.pool_memory();

@@ -70,4 +70,15 @@ CUresult ProgramWork::free_as_the_driver_does() {
   return answer;
 }
 
+// The driver refuses to read a pool's attribute beside a capture wherever it refuses a free
+// (measured).
+CUresult ProgramWork::refusal_of_free(CUdevice device) const {
+  const Driver& driver = dependencies_.driver;
+  CUmemoryPool pool = nullptr;
+  const CUresult found = driver.cuDeviceGetDefaultMemPool(&pool, device);
+  if (found != CUDA_SUCCESS) return found;
+  int value = 0;
+  return driver.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, &value);
+}
+
 }  // namespace cuvmm

@@ -36,6 +36,9 @@ class ProgramWork {
   // own free and break the capture, the driver does the same here. Otherwise it waits for the work
   // of the current context, as in any free.
   CUresult free_as_the_driver_does();
+  // The driver's refusal of a free of the device's memory beside a capture, which breaks the
+  // capture as well. Waits for nothing.
+  CUresult refusal_of_free(CUdevice device) const;
 
  private:
   bool is_capturing_by_driver(StreamName stream) const;

@@ -33,7 +33,8 @@ bool NamedCopy::may_name(CUdeviceptr address) {
   if ((held->pins & pin::sync_memops) != 0) is_synchronous_ = true;
   const ContextMemory* const owner = held->context_memory();
   const bool is_others = owner != nullptr && owner->context() != current_;
-  if (is_others && traits_.is_submitted && stream_.is_legacy()) join_.add(owner->context());
+  const bool is_work = traits_.is_submitted && !is_empty_;
+  if (is_others && is_work && stream_.is_legacy()) join_.add(owner->context());
   if (traits_.is_set) return memory.contexts().may_use(*held);
   memory.contexts().let_reach(*held, devices_);
   return true;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 
 #include "hook/legacy_join.hpp"
 #include "hook/named_memory.hpp"
@@ -36,11 +37,16 @@ struct CopyTraits {
   bool is_set;
   bool is_submitted;  // false: it is added to a graph
   bool is_asynchronous;
+  int extents;  // how many of the last size_t arguments are extents
 };
 constexpr CopyTraits copy_traits(std::string_view name) {
+  const bool is_batch = name.find("Batch") != std::string_view::npos;
   return {.is_set = name.starts_with("cuMemset"),
           .is_submitted = !adds_copies(name),
-          .is_asynchronous = is_asynchronous(name)};
+          .is_asynchronous = is_asynchronous(name),
+          .extents = is_batch                          ? 0
+                     : name.starts_with("cuMemsetD2D") ? 2
+                                                       : 1};
 }
 
 class NamedCopy {
@@ -52,6 +58,13 @@ class NamedCopy {
   template <class... Arguments>
   void is_carried_out_by(Arguments... arguments) {
     (add(arguments), ...);
+  }
+  // Call before may_name().
+  template <class... Arguments>
+  void has_extents(Arguments... arguments) {
+    int left = 0;
+    ((left += std::is_same_v<Arguments, size_t>), ...);
+    (add_extent(arguments, left), ...);
   }
   // False if the driver would refuse the address natively, were the memory its own.
   bool may_name(CUdeviceptr address);
@@ -73,6 +86,21 @@ class NamedCopy {
   }
   template <class Other>
   void add(const Other&) {}
+  void add_extent(size_t extent, int& left) {
+    if (left-- <= traits_.extents) is_empty_ |= extent == 0;
+  }
+  void add_extent(const CUDA_MEMCPY2D* copy, int& /*left*/) {
+    if (copy != nullptr) is_empty_ |= copy->WidthInBytes == 0 || copy->Height == 0;
+  }
+  void add_extent(const CUDA_MEMCPY3D* copy, int& /*left*/) { add_extents_of(copy); }
+  void add_extent(const CUDA_MEMCPY3D_PEER* copy, int& /*left*/) { add_extents_of(copy); }
+  template <class Other>
+  void add_extent(const Other&, int& /*left*/) {}
+  template <class Copy>
+  void add_extents_of(const Copy* copy) {
+    if (copy == nullptr) return;
+    is_empty_ |= copy->WidthInBytes == 0 || copy->Height == 0 || copy->Depth == 0;
+  }
 
   Engine& engine_;
   const CopyTraits traits_;
@@ -80,6 +108,7 @@ class NamedCopy {
   const CUcontext current_;
   AccessSet devices_;
   LegacyJoin join_;
+  bool is_empty_ = false;  // no work of any stream
   bool is_synchronous_ = false;
   std::optional<SynchronousCopy> synchronous_;
 };
@@ -91,6 +120,7 @@ template <class... Arguments>
                                                        StreamName stream, Arguments... arguments) {
   copy = std::make_unique<NamedCopy>(engine, traits, stream);
   copy->is_carried_out_by(arguments...);
+  copy->has_extents(arguments...);
   const auto is_refused = [&](CUdeviceptr address) { return !copy->may_name(address); };
   if (NamedMemory{AddressVisitor{is_refused}}.any_of(arguments...)) return CUDA_ERROR_INVALID_VALUE;
   return copy->begin();

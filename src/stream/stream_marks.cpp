@@ -110,13 +110,11 @@ void StreamClock::retire(StreamState& state, Mark& mark) {
   mark.events.clear();
 }
 
-// Not on the legacy stream if other streams would then wait for each other.
+// Not on the legacy stream, where an event would make other streams wait for each other.
 void StreamClock::mark_own(StreamId asker) {
   StreamState* state = table_.by_id(asker);
-  if (state == nullptr || !state->has_unfinished()) return;
-  if (state->kind != StreamKind::Legacy) return record_own_mark(*state);
-  const LegacyBarrier::Alone alone{program_.legacy};
-  if (alone.is_alone()) record_own_mark(*state);
+  if (state == nullptr || state->kind == StreamKind::Legacy) return;
+  if (state->has_unfinished()) record_own_mark(*state);
 }
 
 void StreamClock::record_own_mark(StreamState& state) {
@@ -202,9 +200,8 @@ void StreamClock::mark_all(StreamState& all) {
 
 void StreamClock::mark_pending(StreamName name) {
   StreamState* state = table_.find(name);
-  if (state != nullptr && state->kind != StreamKind::Legacy && state->has_unfinished()) {
-    record_own_mark(*state);
-  }
+  if (state == nullptr || state->kind == StreamKind::Legacy || !state->has_unfinished()) return;
+  if (!is_capturing(state->handle)) record_own_mark(*state);
 }
 
 // Adds the stream's remaining work to that of its context, since the stream can no longer be looked

@@ -195,6 +195,27 @@ TEST_F(Capture, ACapturingStreamCannotBeginAgain) {
   const GivenGraph graph = end(stream);
 }
 
+TEST_F(Capture, AStreamThatHasJoinedOneCannotBeginAnother) {
+  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
+  const GivenStream stream;
+  const GivenStream joining;
+  const GivenStream other;
+  const GivenEvent forks;
+  const GivenEvent joins;
+  ASSERT_CUDA(driver().cuMemFreeAsync(given_async(2 * MiB, joining), joining));
+  begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  ASSERT_CUDA(driver().cuEventRecord(forks, stream));
+  ASSERT_CUDA(driver().cuStreamWaitEvent(joining, forks, 0));
+
+  EXPECT_ANSWER(CUDA_ERROR_ILLEGAL_STATE,
+                driver().cuStreamBeginCapture(joining, CU_STREAM_CAPTURE_MODE_RELAXED));
+
+  EXPECT_CUDA(driver().cuMemFreeAsync(given_async(4 * MiB, other), other));
+  ASSERT_CUDA(driver().cuEventRecord(joins, joining));
+  ASSERT_CUDA(driver().cuStreamWaitEvent(stream, joins, 0));
+  expect_well(stream);
+}
+
 TEST_F(Capture, AStreamThatDoesNotCaptureCannotEnd) {
   const GivenStream stream;
   CUgraph graph = nullptr;

@@ -31,6 +31,18 @@ class CaptureMemory : public DriverContract {
     expect_invalidated(stream);
     EXPECT_CUDA(driver().cuMemsetD8(memory.address(), 1, memory.size())) << "it is still there";
   }
+  void expect_that_a_pool_query_is_refused(CUstreamCaptureMode mode) {
+    NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
+    const GivenStream stream;
+    CUmemoryPool pool = nullptr;
+    ASSERT_CUDA(driver().cuDeviceGetDefaultMemPool(&pool, device()));
+    begin_capture(stream, mode);
+    int value = 0;
+    EXPECT_ANSWER(
+        CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+        driver().cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, &value));
+    expect_invalidated(stream);
+  }
   void expect_that_virtual_memory_is_created(CUstreamCaptureMode mode) {
     const GivenStream stream;
     const Size granule = granularity();
@@ -54,6 +66,27 @@ TEST_F(CaptureMemory, AGlobalCaptureRefusesFree) {
 
 TEST_F(CaptureMemory, AThreadLocalCaptureRefusesFree) {
   expect_that_free_is_refused(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+}
+
+// cuvmm tells by such a query whether the driver would refuse a free.
+TEST_F(CaptureMemory, AGlobalCaptureRefusesToQueryAPool) {
+  expect_that_a_pool_query_is_refused(CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+TEST_F(CaptureMemory, AThreadLocalCaptureRefusesToQueryAPool) {
+  expect_that_a_pool_query_is_refused(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+}
+
+TEST_F(CaptureMemory, ARelaxedCaptureAllowsToQueryAPool) {
+  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
+  const GivenStream stream;
+  CUmemoryPool pool = nullptr;
+  ASSERT_CUDA(driver().cuDeviceGetDefaultMemPool(&pool, device()));
+  begin_capture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  int value = 0;
+  EXPECT_CUDA(
+      driver().cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, &value));
+  expect_well(stream);
 }
 
 TEST_F(CaptureMemory, AGlobalCaptureAllowsCreatingAChunk) {

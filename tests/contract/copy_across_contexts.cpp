@@ -149,6 +149,23 @@ TEST_P(CopyAcrossContexts, ASetOnTheLegacyStreamComesAfterTheOwnersWorkToo) {
   EXPECT_EQ(word_of(memory->address()), set_value);
 }
 
+TEST_P(CopyAcrossContexts, OfNothingOnTheLegacyStreamWaitsForNothing) {
+  begin_work_of_owner(legacy_stream);
+  EXPECT_CUDA(driver().cuMemcpyDtoDAsync(own->address(), memory->address(), 0, legacy_stream));
+  EXPECT_CUDA(driver().cuMemcpyDtoHAsync(host.data(), memory->address(), 0, legacy_stream));
+  CUDA_MEMCPY2D no_rows{};
+  no_rows.srcMemoryType = no_rows.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  no_rows.srcDevice = memory->address();
+  no_rows.dstDevice = own->address();
+  no_rows.srcPitch = no_rows.dstPitch = 512;
+  no_rows.WidthInBytes = 256;
+  EXPECT_CUDA(driver().cuMemcpy2DAsync(&no_rows, legacy_stream));
+  EXPECT_CUDA(driver().cuMemsetD32Async(own->address(), 1, 1, legacy_stream));
+  EXPECT_CUDA(driver().cuStreamSynchronize(legacy_stream));
+  work_of_owner->end();
+  end_work_of_owner();
+}
+
 TEST_P(CopyAcrossContexts, OnOtherStreamsDoesNotWaitForTheOwnersWork) {
   const GivenStream blocking{CU_STREAM_DEFAULT};
   const GivenStream non_blocking;

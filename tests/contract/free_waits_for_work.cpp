@@ -198,6 +198,22 @@ TEST_F(FreeWaits, FreeOfAsyncMemoryDoesNotWait) {
   work.end();
 }
 
+TEST_F(FreeWaits, FreeOfAsyncMemoryDoesNotWaitBesideARelaxedCaptureEither) {
+  const GivenStream allocating;
+  const GivenStream working;
+  const GivenStream captured;
+  const CUdeviceptr memory = given_async(2 * MiB, allocating);
+  ASSERT_CUDA(driver().cuStreamSynchronize(allocating));
+  SlowWork work{kernels(), working};
+  begin_capture(captured, CU_STREAM_CAPTURE_MODE_RELAXED);
+
+  EXPECT_CUDA(driver().cuMemFree(memory));
+
+  EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(working));
+  expect_well(captured);
+  work.end();
+}
+
 TEST_F(FreeWaits, AsyncFreeOfBlockingMemoryIsLegalAndDoesNotWait) {
   const GivenStream stream;
   GivenBlocking memory{2 * MiB};
