@@ -2,6 +2,7 @@
 #include "spill/placement.hpp"
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 #include "base/clock.hpp"
@@ -28,6 +29,17 @@ constexpr std::uint64_t least_rest = 50 * ms;
 constexpr std::uint64_t until_judged = 2 * second;
 constexpr std::uint64_t most_patience = 64 * second;
 
+// Of chunks on the device. A chunk that blocks share is listed for each of them.
+Size near_bytes(const std::vector<HeldChunk>& held, int device) {
+  std::unordered_set<CUmemGenericAllocationHandle> counted;
+  Size bytes = 0;
+  for (const HeldChunk& one : held) {
+    const bool is_near = residency(one.where, device) == Residency::Near;
+    if (is_near && counted.insert(one.chunk).second) bytes += one.size;
+  }
+  return bytes;
+}
+
 }  // namespace
 
 void Placement::earn(Seen& seen, std::uint64_t now) {
@@ -50,25 +62,34 @@ void Placement::judge(Seen& seen, std::uint64_t now) {
   }
 }
 
-// The free memory that the program already has.
-Size Placement::ready_near(const DeviceMemory& device) const {
-  return program_.memory.counters(device.ordinal()).mapped_free +
-         device.chunk_counters().physical_free;
+// The whole chunks that the program already has and that hold none of its memory. The free parts of
+// other chunks cannot take any.
+Size Placement::ready_near(const Seen& seen, const DeviceMemory& device) {
+  const ChunkCounters chunks = device.chunk_counters();
+  return chunks.physical_free + chunks.physical_in_use -
+         std::min(seen.held_near, chunks.physical_in_use);
 }
 
-Size Placement::free_near(DeviceMemory& device) const {
+// What the device and the limit still have for the program.
+Size Placement::not_taken(const DeviceMemory& device) const {
   Size held = device.budget().held_bytes();
   // Without a bound, the budget does not count the program's own chunks.
   const bool are_uncounted = program_.chunks != nullptr && device.bound() == nullptr;
   if (are_uncounted) held += program_.chunks->near_bytes(device.ordinal());
   const Size limit = std::min(device.limit(), device.memory());
-  return ready_near(device) + (limit > held ? limit - held : 0);
+  return limit > held ? limit - held : 0;
+}
+
+Size Placement::free_near(const Seen& seen, const DeviceMemory& device, Room room) const {
+  if (room == Room::InStore) return device.chunk_counters().physical_free;
+  const Size ready = ready_near(seen, device);
+  return room == Room::Ready ? ready : ready + not_taken(device);
 }
 
 // The device's free memory beyond a reserve for its working set.
-Size Placement::room_near(DeviceMemory& device) const {
+Size Placement::room_near(const Seen& seen, const DeviceMemory& device) const {
   constexpr Size to_work_with = 4;
-  const Size room = free_near(device);
+  const Size room = free_near(seen, device, Room::WithinLimit);
   const Size kept = std::min(device.limit(), device.memory()) / to_work_with;
   return room > kept ? room - kept : 0;
 }
@@ -76,6 +97,7 @@ Size Placement::room_near(DeviceMemory& device) const {
 // Lists the memory held on the device, and has its uses recorded from now on.
 std::vector<HeldChunk> Placement::take_stock(Seen& seen, const DeviceMemory& device) {
   std::vector<HeldChunk> held = program_.memory.holdings().chunks(device.ordinal());
+  seen.held_near = near_bytes(held, device.ordinal());
   const std::size_t first_own = held.size();
   if (program_.chunks != nullptr) program_.chunks->list_held(device.ordinal(), held);
   join_unnamed(held, first_own);
@@ -136,18 +158,21 @@ bool Placement::move_near(DeviceMemory& device, std::span<const AddressRange> ra
   if (is_stuck()) return false;
   const std::uint64_t until =
       now_ns() + static_cast<std::uint64_t>(std::chrono::nanoseconds{within}.count());
-  const auto first = bring_near(device, ranges, free_near(device), until);
-  if (!first.ok()) CUVMM_LOG(Info, "%s", first.error().text().c_str());
-  if (!first.ok() || is_stuck()) return false;
-  if (*first) return true;
-  // Contexts and other processes may use the memory that seemed to be free.
-  const auto second = bring_near(device, ranges, ready_near(device), until);
-  return second.ok() && *second;
+  // What seems to be free may be used by contexts and other processes, or wait for pending work.
+  for (const Room room : {Room::WithinLimit, Room::Ready, Room::InStore}) {
+    const Result<bool> done = bring_near(device, ranges, room, until);
+    if (is_stuck()) return false;
+    if (done.ok() && *done) return true;
+    if (done.ok() || done.error().kind == ErrorKind::OutOfMemory) continue;
+    CUVMM_LOG(Info, "%s", done.error().text().c_str());
+    return false;
+  }
+  return false;
 }
 
 // Returns whether all of them are on the device now.
 Result<bool> Placement::bring_near(DeviceMemory& device, std::span<const AddressRange> ranges,
-                                   Size room, std::uint64_t until) {
+                                   Room room, std::uint64_t until) {
   Seen& seen = seen_[device.ordinal()];
   const std::vector<HeldChunk> held = take_stock(seen, device);
   std::unordered_set<CUmemGenericAllocationHandle> named;
@@ -166,9 +191,9 @@ Result<bool> Placement::bring_near(DeviceMemory& device, std::span<const Address
     some_stay |= one.stays;
   }
   if (are_near) return true;
-  const BetterPlaces places =
-      find_places_near(named, with_last_uses(held, uses_, seen.stays, device.ordinal()),
-                       {.room_near = room, .room_far = device.store().spill_room()});
+  const BetterPlaces places = find_places_near(
+      named, with_last_uses(held, uses_, seen.stays, device.ordinal()),
+      {.room_near = free_near(seen, device, room), .room_far = device.store().spill_room()});
   if (!places.are_any()) return false;
   const std::uint64_t now = now_ns();
   const std::uint64_t patience = until > now ? until - now : 0;
@@ -211,18 +236,20 @@ Placement::Attention Placement::step(DeviceMemory& device, std::uint64_t now) {
   judge(seen, now);
   if (now < seen.not_before) return Attention::Uses;
 
-  const BetterPlaces places = find_better_places(std::move(chunks), {.now = uses_.now(),
-                                                                     .room_near = room_near(device),
-                                                                     .room_far = store.spill_room(),
-                                                                     .most = seen.allowance,
-                                                                     .least = least_worth_a_stop});
+  const BetterPlaces places =
+      find_better_places(std::move(chunks), {.now = uses_.now(),
+                                             .room_near = room_near(seen, device),
+                                             .room_far = store.spill_room(),
+                                             .most = seen.allowance,
+                                             .least = least_worth_a_stop});
   if (!places.are_any()) return Attention::Uses;
   // Some programs are nearly always inside a call. After failures it tries less often, so each
   // attempt may wait longer.
   const std::uint64_t for_calls = std::clamp(seen.rest / 10, usual_for_calls, second / 5);
   const Result<Migration::Moved> moved = change(device, places, for_calls);
-  if (!moved.ok()) {
-    CUVMM_LOG(Info, "device %d: %s", device.ordinal(), moved.error().text().c_str());
+  if (!moved.ok() || moved->in + moved->out == 0) {
+    if (!moved.ok())
+      CUVMM_LOG(Info, "device %d: %s", device.ordinal(), moved.error().text().c_str());
     seen.rest = std::clamp(seen.rest * 2, least_rest, most_patience);
     seen.not_before = now_ns() + seen.rest;
     return Attention::Uses;

@@ -70,6 +70,7 @@ class Placement {
     std::uint64_t patience = 0;  // delay after the next move that does not help
     std::uint64_t rest = 0;      // delay after the next failure to hold the program still
     Size covered = 0;            // its memory when its addresses were last covered
+    Size held_near = 0;  // whole chunks of ours on the device that hold memory of the program
     Stays stays;
     // Spilled memory in use between looks, smoothed.
     Size used_far = 0;
@@ -85,11 +86,14 @@ class Placement {
   void join_unnamed(std::vector<HeldChunk>& held, std::size_t first) const;
   void begin_moving(const DeviceMemory& device, const BetterPlaces& places, EvictionSet& evicted);
   BetterPlaces find_cold(Seen& seen, DeviceMemory& device, Size wanted);
-  Result<bool> bring_near(DeviceMemory& device, std::span<const AddressRange> ranges, Size room,
+  // Which memory of the device counts as free.
+  enum class Room : std::uint8_t { WithinLimit, Ready, InStore };
+  Result<bool> bring_near(DeviceMemory& device, std::span<const AddressRange> ranges, Room room,
                           std::uint64_t until);
-  Size ready_near(const DeviceMemory& device) const;
-  Size free_near(DeviceMemory& device) const;
-  Size room_near(DeviceMemory& device) const;
+  static Size ready_near(const Seen& seen, const DeviceMemory& device);
+  Size not_taken(const DeviceMemory& device) const;
+  Size free_near(const Seen& seen, const DeviceMemory& device, Room room) const;
+  Size room_near(const Seen& seen, const DeviceMemory& device) const;
   static Result<void> make_ready(DeviceMemory& device, const BetterPlaces& places);
   bool mend();
 

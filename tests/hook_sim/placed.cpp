@@ -136,6 +136,40 @@ TEST_F(PlacedByUse, MemoryNamedInPackedParametersMovesIn) {
   });
 }
 
+// The free rest of a chunk that holds some of the program's memory is no room for other memory.
+class SmallLimitPlacedByUse : public PlacedByUse {};
+
+TEST_F(SmallLimitPlacedByUse, CopiedMemoryMovesInWhileOtherMemoryFillsChunksInPart) {
+  constexpr Size size = 8 * MiB;
+  std::vector<CUdeviceptr> all(12);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const CUresult given = i % 3 == 2 ? through_door<Call::cuMemAllocAsync>(&all[i], size, nullptr)
+                                      : through_door<Call::cuMemAlloc_v2>(&all[i], size);
+    ASSERT_EQ(given, CUDA_SUCCESS);
+    ASSERT_EQ(through_door<Call::cuMemsetD32_v2>(all[i], 1, size / 4), CUDA_SUCCESS);
+  }
+  CUgraph graph = nullptr;
+  CUgraphNode node = nullptr;
+  CUgraphExec exec = nullptr;
+  ASSERT_EQ(through_door<Call::cuGraphCreate>(&graph, 0u), CUDA_SUCCESS);
+  const CUDA_MEMCPY3D first = linear_copy(all[0], all[1], size);
+  ASSERT_EQ(through_door<Call::cuGraphAddMemcpyNode>(&node, graph, nullptr, 0, &first, context_),
+            CUDA_SUCCESS);
+  ASSERT_EQ(through_door<Call::cuGraphInstantiateWithFlags>(&exec, graph, 0), CUDA_SUCCESS);
+  for (std::size_t i = 0; i < 60; ++i) {
+    const CUDA_MEMCPY3D next =
+        linear_copy(all[i * 5 % all.size()], all[(i * 5 + 7) % all.size()], size);
+    EXPECT_EQ(through_door<Call::cuGraphExecMemcpyNodeSetParams>(exec, node, &next, context_),
+              CUDA_SUCCESS)
+        << "update " << i;
+    EXPECT_EQ(through_door<Call::cuGraphLaunch>(exec, nullptr), CUDA_SUCCESS);
+  }
+  EXPECT_EQ(through_door<Call::cuCtxSynchronize>(), CUDA_SUCCESS);
+  through_door<Call::cuGraphExecDestroy>(exec);
+  through_door<Call::cuGraphDestroy>(graph);
+  for (const CUdeviceptr one : all) EXPECT_EQ(through_door<Call::cuMemFree_v2>(one), CUDA_SUCCESS);
+}
+
 // To the driver, spilled memory is memory of the host, and a copy from there another kind of copy.
 class GraphsPlacedByUse : public PlacedByUse {
  protected:

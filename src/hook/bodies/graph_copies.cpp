@@ -136,12 +136,24 @@ CUresult update_copy(const Forward<call>& forward, const CUDA_MEMCPY3D* copy,
   return is_near ? forward(arguments...) : answer;
 }
 
+// The driver answers so to an update that would change the kind of a copy (measured).
+bool may_be_about_kinds(CUgraphExecUpdateResult* result) {
+  return result == nullptr || *result == CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+}
+bool may_be_about_kinds(CUgraphExecUpdateResultInfo* result) {
+  return result == nullptr || may_be_about_kinds(&result->result);
+}
+template <class Other>
+bool may_be_about_kinds(const Other&) {
+  return true;
+}
+
 template <Call call, class... Arguments>
 CUresult update_all(const Forward<call>& forward, CUgraph graph, Arguments... arguments) {
   const CUresult answer = forward(arguments...);
   if (answer != CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) return answer;
   Control* const control = control_of_spilled(forward);
-  if (control == nullptr) return answer;
+  if (control == nullptr || !(may_be_about_kinds(arguments) && ...)) return answer;
   settle_kinds(forward.engine(), *control, graph, Control::Need::Required);
   return forward(arguments...);
 }
