@@ -95,7 +95,8 @@ Answer Memory::free_ordered(CUdeviceptr address, StreamName stream) {
   if (work_.is_capturing(stream)) return std::nullopt;
   StreamState* state = dependencies_.clock.table().find(stream);
   if (state == nullptr || contexts_.is_dead(state->context)) return std::nullopt;
-  StreamClock::Operation operation{dependencies_.clock, *state, StreamClock::Operation::Kind::Free};
+  StreamClock::Operation operation{dependencies_.clock, *state, StreamClock::Operation::Kind::Free,
+                                   found->facts.asked};
   const bool is_placed = operation.answer() == CUDA_SUCCESS;
   if (!is_placed && (is_sticky(operation.answer()) || is_about_capture(operation.answer()))) {
     return operation.answer();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "stream/captures.hpp"
 #include "stream/event_places.hpp"
@@ -143,10 +144,7 @@ class StreamClock final : public StreamOrder {
  private:
   friend class Operation;
 
-  bool leaves_mark(const StreamState& stream) const {
-    return stream.leaves_marks() || (is_short_.load(std::memory_order_relaxed) &&
-                                     freeing_streams_.load(std::memory_order_relaxed) > 1);
-  }
+  bool leaves_mark(StreamState& stream, std::uint64_t freed) const;
   bool has_other_side(const StreamState& stream, std::uint64_t& epoch);
   void learn_other_side(StreamState& stream, std::uint64_t epoch);
   CUresult record_operation(StreamState& stream, CUevent& event);
@@ -161,6 +159,7 @@ class StreamClock final : public StreamOrder {
   bool record_on(StreamState& state, CUstream handle, Mark& mark);
   static bool may_run(StreamState& stream);
   void mark_all(StreamState& all);
+  std::optional<Mark> record_on_all(StreamState& all);
   void record_final_event(const StreamState& stream);
   enum class PollEffort : std::uint8_t { Sparing, Full };
   void poll(StreamState& state, PollEffort zeal);
@@ -207,7 +206,8 @@ class StreamClock::PlacedOperations {
 class StreamClock::Operation {
  public:
   enum class Kind : std::uint8_t { Allocation, Free };
-  Operation(StreamClock& clock, StreamState& stream, Kind kind);
+  // `freed`: the bytes that a free is about.
+  Operation(StreamClock& clock, StreamState& stream, Kind kind, std::uint64_t freed = 0);
   ~Operation();
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;

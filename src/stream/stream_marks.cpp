@@ -2,6 +2,7 @@
 // cuvmm's events in the streams' work: where they are recorded, and what their queries reveal.
 #include <algorithm>
 #include <mutex>
+#include <optional>
 
 #include "driver/current_context.hpp"
 #include "stream/stream_clock.hpp"
@@ -173,9 +174,13 @@ bool StreamClock::may_run(StreamState& stream) {
 // The same holds if other contexts of the device have streams: a green context uses the memory of
 // the primary one, but an event in its streams would end with it.
 void StreamClock::mark_all(StreamState& all) {
+  if (std::optional<Mark> mark = record_on_all(all)) add_mark(all, std::move(*mark));
+}
+
+std::optional<Mark> StreamClock::record_on_all(StreamState& all) {
   const StreamTable::Staying staying{table_};
   const InContext in_context{driver_, all.context};
-  if (!in_context.ok()) return;
+  if (!in_context.ok()) return std::nullopt;
   const RelaxedCapture relaxed{driver_};
   Mark mark{.tick = all.tick.load(std::memory_order_acquire), .events = {}, .is_exact = false};
   const LegacyBarrier::Alone alone{program_.legacy};
@@ -189,13 +194,14 @@ void StreamClock::mark_all(StreamState& all) {
       is_complete = record_on(all, stream->handle, mark);
     }
   }
-  {
-    const Holding holding{all.lock};
-    if (!is_complete) return retire(all, mark);
-    mark.events.insert(mark.events.end(), all.left_behind.begin(), all.left_behind.end());
-    all.left_behind.clear();
+  const Holding holding{all.lock};
+  if (!is_complete) {
+    retire(all, mark);
+    return std::nullopt;
   }
-  add_mark(all, std::move(mark));
+  mark.events.insert(mark.events.end(), all.left_behind.begin(), all.left_behind.end());
+  all.left_behind.clear();
+  return mark;
 }
 
 void StreamClock::mark_pending(StreamName name) {

@@ -13,7 +13,7 @@ using Operation = StreamClock::Operation;
 // Only the legacy rule makes an operation wait natively for other streams' work without an event of
 // the program's. A free always waits this way. An allocation waits only if its memory is still used
 // by that work; unused memory is available at once.
-Operation::Operation(StreamClock& clock, StreamState& stream, Kind kind)
+Operation::Operation(StreamClock& clock, StreamState& stream, Kind kind, std::uint64_t freed)
     : clock_(clock), stream_(stream) {
   if (clock_.has_other_side(stream_, epoch_)) {
     clock_.learn_other_side(stream_, epoch_);
@@ -24,7 +24,7 @@ Operation::Operation(StreamClock& clock, StreamState& stream, Kind kind)
   before_ = stream_.tick.load(std::memory_order_acquire);
   if (is_ahead_of_barrier_) {
     answer_ = record_barrier();
-  } else if (clock_.leaves_mark(stream_)) {
+  } else if (clock_.leaves_mark(stream_, freed)) {
     clock_.record_operation(stream_, event_);  // the mark is optional
   }
 }
@@ -71,6 +71,18 @@ CUresult Operation::granted_behind_others() {
   if (!is_ahead_of_barrier_) return CUDA_SUCCESS;
   before_ = stream_.tick.load(std::memory_order_acquire);
   return record_barrier();
+}
+
+// A mark costs a call of the driver. Only frees of much memory leave one before memory has run
+// short: once it has, it is too late for a mark behind a free.
+bool StreamClock::leaves_mark(StreamState& stream, std::uint64_t freed) const {
+  constexpr std::uint64_t much = std::uint64_t{32} << 20;
+  const std::uint64_t since = stream.freed_since_mark.fetch_add(freed, std::memory_order_relaxed);
+  const bool is_short = is_short_.load(std::memory_order_relaxed) &&
+                        freeing_streams_.load(std::memory_order_relaxed) > 1;
+  if (!stream.leaves_marks() && !is_short && since + freed < much) return false;
+  stream.freed_since_mark.store(0, std::memory_order_relaxed);
+  return true;
 }
 
 // Whether the legacy rule may order the stream after other work, and the epoch of that work.

@@ -62,7 +62,8 @@ struct StreamState {
   std::atomic<std::uint64_t> other_devices{0};
   // This many of the next frees leave a mark, because a caller asked for the stream's progress.
   std::atomic<int> marks_wanted{0};
-  std::atomic<bool> has_marks{false};  // whether `marks` holds any
+  std::atomic<bool> has_marks{false};              // whether `marks` holds any
+  std::atomic<std::uint64_t> freed_since_mark{0};  // bytes
   // Of Everything: as of this tick, some stream has ended without an event behind its work.
   std::atomic<std::uint64_t> unmarked_end{0};
 

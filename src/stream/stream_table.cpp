@@ -246,6 +246,7 @@ StreamState& StreamTable::unused_record() {
     state.has_barrier.store(false);
     state.has_marks.store(false);
     state.marks_wanted.store(0);
+    state.freed_since_mark.store(0);
     state.unmarked_end.store(0);
     state.other_devices.store(0);
     const Holding holding{state.lock};

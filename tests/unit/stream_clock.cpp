@@ -61,6 +61,34 @@ TEST_F(StreamClockTest, AMarkCoversOnlyWhatWasFreedBeforeIt) {
   EXPECT_TRUE(clock->is_done(first));
 }
 
+// A mark behind a free can be left only at the free, and memory may run short later.
+TEST_F(StreamClockTest, FreesOfMuchMemoryLeaveAMark) {
+  const StreamName legacy_stream{};
+  HeldStream stream = held();
+  for (const StreamName& name : {stream.name(), legacy_stream}) {
+    for (int i = 0; i < 3; ++i) free_on(name, 12 * MiB);
+    EXPECT_EQ(state(name).marks.size(), 1U) << "36 MiB";
+    free_on(name, 12 * MiB);
+    EXPECT_EQ(state(name).marks.size(), 1U) << "48 MiB";
+  }
+  stream.hold();
+  HeldStream other = held();
+  const FreeTicket large = free_on(stream.name(), 40 * MiB);
+  EXPECT_TRUE(clock->can_follow(large, id(other.name())));
+  stream.release();
+}
+
+TEST_F(StreamClockTest, AnAllocationLeavesNoMarkOnTheLegacyStream) {
+  const StreamName legacy_stream{};
+  const FreeTicket freed = free_on(legacy_stream);
+  clock->mark_own(freed.stream);
+  EXPECT_TRUE(state(legacy_stream).marks.empty());
+  HeldStream other = held();
+  const FreeTicket freed_there = free_on(other.name());
+  clock->mark_own(freed_there.stream);
+  EXPECT_EQ(state(other.name()).marks.size(), 1U);
+}
+
 TEST_F(StreamClockTest, AStreamIsBeforeItself) {
   HeldStream stream = held();
   stream.hold();

@@ -61,10 +61,12 @@ class StreamClockTest : public DriverContract {
     GIVEN(driver().cuStreamSynchronize(nullptr));
   }
   // Does what a stream-ordered free does.
-  FreeTicket free_on(const StreamName& name) { return free_on(*clock, name); }
-  static FreeTicket free_on(StreamClock& of, const StreamName& name) {
-    StreamClock::Operation operation{of, *of.table().find(name),
-                                     StreamClock::Operation::Kind::Free};
+  FreeTicket free_on(const StreamName& name, Size bytes = 0) {
+    return free_on(*clock, name, bytes);
+  }
+  static FreeTicket free_on(StreamClock& of, const StreamName& name, Size bytes = 0) {
+    StreamClock::Operation operation{of, *of.table().find(name), StreamClock::Operation::Kind::Free,
+                                     bytes};
     EXPECT_CUDA(operation.answer());
     return operation.freed();
   }
