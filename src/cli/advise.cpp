@@ -138,7 +138,8 @@ Result<std::vector<PolicyNeed>> needs_of(const AdviceFacts& facts, const Player&
 void print_advice(const AdviceFacts& facts, const ReplayTrace& trace,
                   const replay::Advice& advice) {
   fmt::print("{}: {} allocations, {} held at most{}\n", name_of(trace.source), trace.allocations,
-             print_size(facts.live_peak), facts.was_refused ? ", with what was refused" : "");
+             print_size(facts.live_peak),
+             facts.was_refused ? ", with the requests that were refused" : "");
   if (trace.reserved_peak_bytes > 0) {
     fmt::print("PyTorch reserved {}\n", print_size(trace.reserved_peak_bytes));
   }
@@ -214,7 +215,9 @@ int give_advice(const AdviseRequest& request) {
       .was_refused = !trace->refusals.empty(),
       .live_peak = served.live_peak_bytes,
       .limit = limit ? limit->of(served.live_peak_bytes) : replay::memory_when_refused(*trace),
-      .needs = {}};
+      .needs = {},
+      .limit_origin = limit ? replay::LimitOrigin::User : replay::LimitOrigin::Trace,
+      .memory_when_refused = replay::memory_when_refused(*trace)};
   auto needs = needs_of(facts, Player{served, *sim + "/libcuda.so.1"});
   if (!needs) return fail(exit_failed, "advise", needs.error());
   facts.needs = std::move(*needs);
@@ -257,7 +260,9 @@ void add_advise(CLI::App& app, int& exit_status) {
           "one was")
       ->type_name("SIZE|FACTORx");
   command->add_flag("--json", request->json, "print one JSON object");
-  command->add_option("trace", request->trace, "what to judge")->required()->type_name("TRACE");
+  command->add_option("trace", request->trace, "the trace to analyse")
+      ->required()
+      ->type_name("TRACE");
   command->callback([request, &exit_status] { exit_status = give_advice(*request); });
 }
 

@@ -218,7 +218,7 @@ void add_replay(CLI::App& app, int& exit_status) {
       ->check(CLI::IsMember({"auto", "all", "off"}))
       ->capture_default_str();
   command->add_flag("--json", words->json, "print one flat JSON object");
-  command->add_option("trace", words->trace, "what to play")->required()->type_name("TRACE");
+  command->add_option("trace", words->trace, "the trace to replay")->required()->type_name("TRACE");
   command->callback(
       [words, command, &exit_status] { exit_status = replay_trace(*words, *command); });
 }

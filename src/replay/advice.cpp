@@ -54,23 +54,48 @@ std::string with_capital(std::string text) {
   return text;
 }
 
+// "1.20 GiB", or "4.00 KiB more than 1.00 GiB" if both look alike when rounded.
+std::string size_beyond(Size size, Size limit) {
+  const std::string text = print_size(size);
+  if (size <= limit || text != print_size(limit)) return text;
+  return print_size(size - limit) + " more than " + text;
+}
+
 Advice spill(const AdviceFacts& facts) {
+  std::string text = facts.was_refused
+                         ? "With the requests that were refused, the program would hold "
+                         : "The program holds ";
+  text += print_size(facts.live_peak) + " at one time, ";
+  text += print_size(facts.live_peak) == print_size(facts.limit)
+              ? print_size(facts.live_peak - facts.limit) + " more than there is"
+              : "and there are " + print_size(facts.limit);
+  text +=
+      ": no allocator makes that fit. cuvmm can keep the rest in host memory, but the program runs "
+      "slower; otherwise ask for less at a time (a smaller batch, checkpointing), or use a larger "
+      "card.";
+  if (facts.was_refused) {
+    text +=
+        " If the program only probes for free memory and works without what it was refused, it "
+        "needs no change; --limit asks about a card of another size.";
+  }
   return {.verdict = AdviceVerdict::Spill,
-          .text = "The program holds " + print_size(facts.live_peak) +
-                  " at one time, and there are " + print_size(facts.limit) +
-                  ": no allocator makes that fit. cuvmm can keep the rest in host memory, but the "
-                  "program runs slower; otherwise ask for less at a time (a smaller batch, "
-                  "checkpointing), or use a larger card.",
+          .text = std::move(text),
           .setting = command_line(facts, " --spill host")};
 }
 
 Advice fits(const AdviceFacts& facts, const PolicyNeed& now) {
   std::string text = "It fits: " + in_use_text(facts) + " needs " + text_of(now) + " of " +
                      print_size(facts.limit) + ". cuvmm is not needed for it.";
-  if (facts.was_refused) {
+  if (facts.was_refused && facts.limit_origin == LimitOrigin::Trace) {
     text +=
         " It was still refused memory, so something else held part of the card: other "
         "programs, the context, libraries (see `cuvmm top` and nvidia-smi).";
+  } else if (facts.was_refused) {
+    text += " It was refused memory where it ran";
+    if (facts.memory_when_refused != unlimited) {
+      text += ", with " + print_size(facts.memory_when_refused);
+    }
+    text += ".";
   }
   return {.verdict = AdviceVerdict::Fits, .text = std::move(text), .setting = {}};
 }
@@ -80,7 +105,9 @@ Advice expandable(const PolicyNeed& now, const PolicyNeed& need, const PolicyNee
                      " because it cannot join free pieces. With expandable segments it needs " +
                      text_of(need);
   if (is_about(need.least, arena.least)) {
-    text += ". Set that; cuvmm would save no more for PyTorch alone.";
+    text += ". Set that; cuvmm would save ";
+    text += arena.least < need.least ? "little more (" + text_of(arena) + ")."
+                                     : "no more for PyTorch alone.";
   } else {
     text += ", which is enough within this limit. cuvmm would need " + text_of(arena) + ".";
   }
@@ -100,12 +127,14 @@ Advice too_fragmented(const AdviceFacts& facts) {
   const auto best =
       std::min_element(facts.needs.begin(), facts.needs.end(),
                        [](const PolicyNeed& a, const PolicyNeed& b) { return a.least < b.least; });
-  return {.verdict = AdviceVerdict::TooFragmented,
-          .text = "The program never holds more than " + print_size(facts.live_peak) +
-                  ", but no policy serves it within " + print_size(facts.limit) + ": the best (" +
-                  std::string{name_of(best->policy)} + ") needs " + text_of(*best) +
-                  ". cuvmm can keep the rest in host memory.",
-          .setting = command_line(facts, " --spill host")};
+  return {
+      .verdict = AdviceVerdict::TooFragmented,
+      .text = "The program never holds more than " + print_size(facts.live_peak) +
+              ", but no policy serves it within " + print_size(facts.limit) + ": the best (" +
+              std::string{name_of(best->policy)} + ") needs " +
+              (best->least == unlimited ? text_of(*best) : size_beyond(best->least, facts.limit)) +
+              ". cuvmm can keep the rest in host memory.",
+      .setting = command_line(facts, " --spill host")};
 }
 
 Advice nothing_to_gain(const AdviceFacts& facts, const PolicyNeed& now) {

@@ -17,13 +17,18 @@ struct PolicyNeed {
   bool fits = false;  // whether it fits the limit, if there is one
 };
 
+// Where the limit comes from: the trace itself, or the user, who asks about another card.
+enum class LimitOrigin : std::uint8_t { Trace, User };
+
 struct AdviceFacts {
   Source source = Source::Cuvmm;
   bool is_expandable = false;  // PyTorch ran with expandable_segments:True
   bool was_refused = false;    // the trace contains a refused request
-  Size live_peak = 0;
+  Size live_peak = 0;          // as if the refused requests had been served
   Size limit = unlimited;
   std::vector<PolicyNeed> needs;  // includes the policy in use
+  LimitOrigin limit_origin = LimitOrigin::Trace;
+  Size memory_when_refused = unlimited;  // see below
 };
 
 enum class AdviceVerdict : std::uint8_t {

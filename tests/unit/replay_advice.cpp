@@ -50,6 +50,42 @@ TEST(Advice, PointsToOtherProcessesIfEnoughMemoryWasRefused) {
   EXPECT_NE(advice.text.find("something else held part of the card"), std::string::npos);
 }
 
+TEST(Advice, BlamesNothingOnTheCardIfTheUserAsksAboutALargerOne) {
+  AdviceFacts facts = of_program(18 * GiB, 17 * GiB, 20 * GiB);
+  facts.was_refused = true;
+  facts.limit_origin = LimitOrigin::User;
+  facts.memory_when_refused = 64 * MiB;
+  const Advice advice = advise(facts);
+  EXPECT_EQ(advice.verdict, AdviceVerdict::Fits);
+  EXPECT_TRUE(advice.text.ends_with(" It was refused memory where it ran, with 64.0 MiB."))
+      << advice.text;
+}
+
+TEST(Advice, SaysThatRefusedRequestsAreIncluded) {
+  AdviceFacts facts = of_program(17 * GiB, 17 * GiB, 12 * GiB);
+  EXPECT_NE(advise(facts).text.find("The program holds 16.0 GiB at one time, and there are 12.0 "
+                                    "GiB: no allocator"),
+            std::string::npos);
+  facts.was_refused = true;
+  const Advice advice = advise(facts);
+  EXPECT_NE(
+      advice.text.find("With the requests that were refused, the program would hold 16.0 GiB"),
+      std::string::npos)
+      << advice.text;
+  EXPECT_NE(advice.text.find("only probes for free memory"), std::string::npos) << advice.text;
+}
+
+TEST(Advice, NamesTheDifferenceOfSizesThatLookAlike) {
+  const Advice holds = advise(of_program(17 * GiB, 17 * GiB, 16 * GiB - 2 * MiB));
+  EXPECT_NE(holds.text.find("holds 16.0 GiB at one time, 2.00 MiB more than there is:"),
+            std::string::npos)
+      << holds.text;
+  const Advice needs = advise(of_program(18 * GiB, 16 * GiB + 2 * MiB, 16 * GiB));
+  EXPECT_NE(needs.text.find("the best (arena) needs 2.00 MiB more than 16.0 GiB"),
+            std::string::npos)
+      << needs.text;
+}
+
 TEST(Advice, NamesTheCommandIfOnlyCuvmmFits) {
   const Advice pytorch = advise(of_pytorch(40 * GiB, 22 * GiB, 17 * GiB, 20 * GiB));
   EXPECT_EQ(pytorch.verdict, AdviceVerdict::Cuvmm);
@@ -67,6 +103,9 @@ TEST(Advice, SaysWhatCuvmmWouldNeedIfItNeedsLess) {
       << better.text;
   const Advice equal = advise(of_pytorch(40 * GiB, 17 * GiB, 17 * GiB, 24 * GiB));
   EXPECT_NE(equal.text.find("cuvmm would save no more"), std::string::npos) << equal.text;
+  const Advice similar = advise(of_pytorch(40 * GiB, 17 * GiB + 100 * MiB, 17 * GiB, 24 * GiB));
+  EXPECT_NE(similar.text.find("cuvmm would save little more (17.0 GiB)."), std::string::npos)
+      << similar.text;
 }
 
 TEST(Advice, SaysWhetherFragmentationOrTheLackOfAnythingBetterIsTheReason) {
