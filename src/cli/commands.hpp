@@ -5,6 +5,9 @@
 
 namespace cuvmm::cli {
 
+// A check for options that take process IDs.
+std::string is_process_id(const std::string& text);
+
 // Each function adds its subcommand, whose callback sets `exit_status`.
 void add_run(CLI::App& app, int& exit_status);
 void add_cdi(CLI::App& app, int& exit_status);

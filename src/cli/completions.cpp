@@ -145,7 +145,8 @@ std::string for_fish(const std::vector<DescribedCommand>& commands) {
                         commands[i].name, escaped(commands[i].text, "'\\", "\\"));
     if (takes_processes(commands[i])) {
       text += fmt::format(
-          "complete -c cuvmm -n '__fish_seen_subcommand_from {0}' -f -a '(cuvmm {0} --list)'\n",
+          "complete -c cuvmm -n '__fish_seen_subcommand_from {0}' -f -a '(cuvmm {0} --list "
+          "2>/dev/null)'\n",
           commands[i].name);
     }
     for (const DescribedOption& option : commands[i].options) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/help_format.hpp"
 
+#include "base/printable.hpp"
+#include "cli/commands.hpp"
+
 namespace cuvmm::cli {
 namespace {
 
@@ -28,6 +31,13 @@ bool takes_several(const CLI::Option& option) {
 }
 
 }  // namespace
+
+std::string is_process_id(const std::string& text) {
+  constexpr std::size_t most_digits = 9;
+  const bool is_number = !text.empty() && text.size() <= most_digits &&
+                         text.find_first_not_of("0123456789") == std::string::npos;
+  return is_number ? "" : printable(text) + " is not a process ID";
+}
 
 std::string type_of(const CLI::Option& option) {
   const std::string type = option.get_type_name();

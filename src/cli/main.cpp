@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <numeric>
+#include <utility>
 
 #include "cli/commands.hpp"
 #include "cli/help_format.hpp"
@@ -12,13 +17,90 @@
 namespace cuvmm::cli {
 namespace {
 
+// The number of letters to insert, remove or replace.
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+// " (did you mean pause?)"; of equally close names, one with the same beginning. Empty if none is
+// close.
+std::string suggestion(const std::string& word, const std::vector<std::string>& names) {
+  constexpr std::size_t farthest = 2;
+  const std::size_t letter = word.find_first_not_of('-');
+  std::pair best{farthest + 1, true};
+  std::string name;
+  for (const std::string& one : names) {
+    const bool differs = letter < word.size() && one.compare(letter, 1, word, letter, 1) != 0;
+    const std::pair rank{distance(word, one), differs};
+    if (rank.first < word.size() - std::min(letter, word.size()) && rank < best) {
+      best = rank;
+      name = one;
+    }
+  }
+  return name.empty() ? "" : " (did you mean " + name + "?)";
+}
+
+std::vector<std::string> commands_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* one : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(one->get_name());
+  }
+  return names;
+}
+
+std::vector<std::string> flags_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* one : app.get_options()) {
+    for (const std::string& name : one->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+// Of several unexpected words, the first option, or else the first word.
+std::string unexpected(const CLI::App& app) {
+  const std::vector<std::string> words = app.remaining();
+  const auto option = std::find_if(words.begin(), words.end(), [](const std::string& word) {
+    return word.starts_with('-') && word != "-" && word != "--";
+  });
+  if (option != words.end()) return option->substr(0, option->find('='));
+  return words.empty() ? "" : words.front();
+}
+
+std::string without_beginning(std::string text, std::string_view beginning) {
+  return text.starts_with(beginning) ? text.substr(beginning.size()) : text;
+}
+
+// What is wrong with the arguments, in one line.
+std::string usage_error(const CLI::App& app, const CLI::Error& error) {
+  const auto chosen = app.get_subcommands();
+  const CLI::App& of = chosen.empty() ? app : *chosen.front();
+  std::string word = unexpected(of);
+  // A misspelt option leads to other errors too, since its value is taken for an argument.
+  const bool is_extra = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  if (!is_extra && !chosen.empty() && !word.starts_with('-')) word.clear();
+  if (chosen.empty() && !word.empty() && !word.starts_with('-')) {
+    return printable(word) + ": there is no such command" + suggestion(word, commands_of(app));
+  }
+  if (word.empty()) return without_beginning(error.what(), "process: ");
+  const std::string known = word.starts_with("--") ? suggestion(word, flags_of(of)) : "";
+  return fmt::format("{}: not expected{}; `cuvmm{} --help` lists the options", printable(word),
+                     known, chosen.empty() ? "" : " " + of.get_name());
+}
+
 int run(int count, char** words) {
   CLI::App app{"cuvmm separates a CUDA program's addresses from the memory behind them.", "cuvmm"};
   app.set_version_flag("--version", "cuvmm " CUVMM_VERSION_STRING);
   app.formatter(std::make_shared<HelpFormat>());
-  app.failure_message([](const CLI::App* of, const CLI::Error& error) {
-    return "cuvmm: " + CLI::FailureMessage::simple(of, error);
-  });
   app.require_subcommand(1);
   app.fallthrough(false);
   app.footer(
@@ -49,7 +131,9 @@ int run(int count, char** words) {
     app.parse(count, words);
   } catch (const CLI::ParseError& error) {
     // Requests for help or the version succeed; everything else is wrong usage.
-    return app.exit(error) == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return app.exit(error);
+    say(usage_error(app, error));
+    return exit_usage;
   }
   return exit_status;
 }

@@ -70,7 +70,7 @@ void print_done(const PauseRequest& request, int process, const ControlAnswer& a
       process, ms(answer.drain_us), ms(answer.host_us), ms(answer.copies_us), ms(answer.maps_us),
       ms(answer.chunks_us));
   if (answer.stayed == 0) return;
-  fmt::print("{}: {} stay on the {}: {}\n", process, print_size(answer.stayed),
+  fmt::print("{}: {} stays on the {}: {}\n", process, print_size(answer.stayed),
              paused ? "device" : "host", answer.text.data());
 }
 
@@ -272,10 +272,17 @@ void print_processes(const nlohmann::json& processes) {
   fmt::print("{}\n", nlohmann::json{{"schema", 1}, {"processes", processes}}.dump(2));
 }
 
+void say_that_there_is_none() {
+  say("no program of this user can be paused or resumed; `cuvmm run --control` starts one that "
+      "can");
+}
+
 // The lines are also used by completions: a PID, a tab and a command, the format that fish expects.
 int list_processes(bool json) {
   auto listed = nlohmann::json::array();
-  for (const pid_t process : share::controlled_processes()) {
+  const std::vector<pid_t> processes = share::controlled_processes();
+  if (processes.empty()) say_that_there_is_none();
+  for (const pid_t process : processes) {
     const std::string command = command_of(process);
     if (json) {
       listed.push_back({{"process", process}, {"command", command}});
@@ -312,15 +319,12 @@ int tell_all(const PauseRequest& request) {
     return 2;
   }
   if (request.all != request.processes.empty()) {
-    fmt::print(stderr, "cuvmm: name processes, or use --all\n");
-    return 2;
+    say(request.all ? "name processes or use --all, not both" : "name processes, or use --all");
+    return exit_usage;
   }
   const std::vector<int> processes =
       request.all ? share::controlled_processes() : programs_of(request.processes);
-  if (processes.empty()) {
-    say("no program of this user can be paused or resumed; `cuvmm run --control` starts one that "
-        "can");
-  }
+  if (processes.empty()) say_that_there_is_none();
   int status = 0;
   auto all = nlohmann::json::array();
   for (const int process : processes) {
@@ -336,7 +340,9 @@ int tell_all(const PauseRequest& request) {
 CLI::App* add(CLI::App& app, const char* name, const char* text, const char* timeout,
               const std::shared_ptr<PauseRequest>& request, int& exit_status) {
   CLI::App* command = app.add_subcommand(name, text);
-  command->add_option("process", request->processes, "process numbers")->type_name("PID");
+  command->add_option("process", request->processes, "process IDs")
+      ->check(is_process_id)
+      ->type_name("PID");
   command->add_flag("--all", request->all, "every process of this user that accepts it");
   command->add_option("--timeout", request->timeout, timeout)
       ->type_name("TIME")

@@ -15,6 +15,7 @@
 #include "daemon/server.hpp"
 #include "daemon/simulation.hpp"
 #include "node/service_socket.hpp"
+#include "observe/token_file.hpp"
 #include "share/private_folder.hpp"
 
 namespace cuvmm::daemon {
@@ -142,6 +143,10 @@ int serve(const DaemonRequest& request) {
   for (const auto& [name, bytes] : settings.capacity) settings.read.capacity[name] = bytes;
 
   if (!read_web_options(request, settings.web)) return exit_usage;
+  if (!request.http_token_file.empty()) {
+    const auto token = observe::read_token(request.http_token_file);
+    if (!token.ok()) return complain(request.http_token_file + ": " + token.error().text()), 1;
+  }
   if (!request.time.empty()) {
     settings.time = read_time_rule(request.time);
     if (!settings.time) return complain("--time: allowed is off, share, priority or turns"), 2;
@@ -226,9 +231,9 @@ int run(int count, char** words) {
                  "the configuration's [time] policy")
       ->type_name("POLICY");
   app.add_option("--deep-pause-after", request.deep_pause_after,
-                 "take a paused program's contexts and modules off its devices too once, for this "
-                 "long (10m), none of its calls has had to wait; off: never. Overrides the "
-                 "configuration's deep_pause_after")
+                 "also take a paused program's contexts and modules off its devices after this "
+                 "long (10m) without a waiting call; off: never. Overrides the configuration's "
+                 "deep_pause_after")
       ->type_name("TIME");
   CLI::Option* const sim =
       app.add_flag("--sim", request.simulation, "a simulated card, as --sim=card=NAME,memory=8G");

@@ -346,7 +346,7 @@ class Access(WebTest):
                               capture_output=True, timeout=60, check=False)
 
     def test_the_live_view_takes_no_options_that_it_would_ignore(self):
-        for one in (["4711"], ["--gpu", "1"], ["--sort", "live"], ["-r"], ["-1"], ["--json"]):
+        for one in (["4711", "4712"], ["--gpu", "1"], ["--sort", "live"], ["-r"], ["-1"], ["--json"]):
             refused = cuvmm("top", "--web", *one, env=self.env)
             self.assertNotEqual(refused.returncode, 0, one)
             self.assertIn("excludes --web", text(refused.stderr))
@@ -370,6 +370,13 @@ class Access(WebTest):
         self.assertEqual(self.get(server, "/metrics", Host="gpu-node")[0], 401)
         self.assertEqual(self.get(server, "/metrics", Host="gpu-node",
                                   Authorization="Bearer " + self.TOKEN)[0], 200)
+
+    def test_a_missing_token_file_is_named(self):
+        finished = self.refused("--http-token-file", "/nofile")
+        self.assertEqual(text(finished.stderr),
+                         "cuvmmd: /nofile: read the token: No such file or directory\n")
+        top = cuvmm("top", "--web", "--token-file", "/nofile", env=self.env)
+        self.assertEqual(text(top.stderr), "cuvmm: /nofile: read the token: No such file or directory\n")
 
     def test_a_token_file_that_others_can_read_is_refused(self):
         finished = self.refused("--http-token-file", self.token_file(0o644))

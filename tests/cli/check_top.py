@@ -66,9 +66,16 @@ class Figures(TopTest):
         self.assertEqual(set(self.seen(one.number, other.number)), {one.number, other.number})
         missing = cuvmm("top", "-1", 99999999, env=self.env)
         self.assertEqual(missing.returncode, 1)
-        self.assertRegex(text(missing.stderr), "99999999: no process (of this user )?that runs under")
-        self.assertEqual(text(missing.stdout), "no process matches\n")
+        self.assertEqual(text(missing.stderr), "cuvmm: 99999999: no such process\n")
+        self.assertEqual(text(missing.stdout), "")
+        missing = cuvmm("top", "-1", os.getpid(), env=self.env)
+        self.assertRegex(text(missing.stderr), f"{os.getpid()}: no process (of this user )?that runs under")
         self.assertIn("no process matches", self.good("top", "-1", "--gpu", 7, env=self.env))
+
+    def test_the_id_of_a_launcher_means_its_programs(self):
+        one, _ = self.holder([8]), self.holder([8])
+        self.assertNotEqual(one.process.pid, one.number)
+        self.assertEqual(set(self.seen(one.process.pid)), {one.number})
 
     def test_figures_follow_the_program(self):
         holder = self.holder([32, 32])
@@ -164,6 +171,14 @@ class WhoIsSeen(TopTest):
             time.sleep(0.05)
         self.assertEqual(self.seen(), {})
         self.assertEqual(self.files(), [])
+
+    def test_a_process_that_never_answered_says_so(self):
+        holder = self.holder([16])
+        holder.stop()
+        try:
+            self.assertIn("(does not answer)", self.good("top", "-1", env=self.env))
+        finally:
+            holder.go_on()
 
     def test_a_stopped_process_is_listed_with_its_last_figures(self):
         holder = self.holder([16])

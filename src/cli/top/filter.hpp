@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/launched.hpp"
 #include "node/container.hpp"
 #include "share/figures.hpp"
 
@@ -20,8 +21,12 @@ struct TopFilter {
 
   bool shows_all() const { return processes.empty() && !device && container.empty(); }
   bool shows(pid_t process) const {
-    return processes.empty() ||
-           std::find(processes.begin(), processes.end(), process) != processes.end();
+    return processes.empty() || std::any_of(processes.begin(), processes.end(),
+                                            [&](int named) { return names(named, process); });
+  }
+  // Whether the PID `named` means the process: its own, or that of the `cuvmm run` that started it.
+  static bool names(int named, pid_t process) {
+    return named == process || (is_launcher(named) && !started_by(named, {process}).empty());
   }
   bool shows(const std::optional<node::Container>& which) const {
     return container.empty() || (which && which->is_named(container));

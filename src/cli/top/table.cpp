@@ -53,6 +53,7 @@ std::string command_of(const SeenProcess& process) {
     const char* const state = figures.is_off_devices != 0 ? "paused, off the card" : "paused";
     return fmt::format("({}) {}", state, process.command());
   }
+  if (process.figures().time_us == 0) return "(does not answer) " + process.command();
   const double seconds = static_cast<double>(process.silent_for_us()) / 1e6;
   return fmt::format("(silent {:.0f} s) {}", seconds, process.command());
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuvmm top: shows the present memory of processes under cuvmm.
 #include <fmt/core.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include <nlohmann/json.hpp>
 
@@ -108,7 +110,7 @@ std::vector<std::string> picture_of(Processes& processes, const View& view,
   lines.resize(std::min(lines.size(), height - 1));
   lines.push_back(
       faint("q quit  r reverse  + - slower, faster  by: p physical  l live  c cached  "
-            "u used  m moves  n number  a command  o container"));
+            "u used  m moves  n ID  a command  o container"));
   return lines;
 }
 
@@ -136,37 +138,46 @@ int watch(const TopRequest& request, TopOrder order, Duration interval) {
   return 0;
 }
 
-// Reports processes that were requested by number but do not run under cuvmm. Returns false if
-// there are any.
-bool say_who_is_missing(const TopFilter& filter, TopReach reach, const Processes& processes) {
-  bool has_all = true;
+std::string why_missing(int wanted, const TopFilter& filter, TopReach reach) {
+  if (::kill(wanted, 0) != 0 && errno == ESRCH) return "no such process";
+  if (is_launcher(wanted) && !filter.device && filter.container.empty()) {
+    return "its program has made no driver call";
+  }
+  return fmt::format("no process{} that runs under cuvmm{}{}",
+                     reach == TopReach::Everywhere ? "" : " of this user",
+                     filter.device ? " and uses that device" : "",
+                     filter.container.empty() ? "" : " in that container");
+}
+
+// One line for each process that was requested by its ID but does not run under cuvmm.
+std::vector<std::string> missing_lines(const TopFilter& filter, TopReach reach,
+                                       const Processes& processes) {
+  std::vector<std::string> lines;
   for (const int wanted : filter.processes) {
     const auto& all = processes.all();
-    if (std::any_of(all.begin(), all.end(),
-                    [&](const SeenProcess& one) { return one.number() == wanted; })) {
+    if (std::any_of(all.begin(), all.end(), [&](const SeenProcess& one) {
+          return TopFilter::names(wanted, one.number());
+        })) {
       continue;
     }
-    say(fmt::format("{}: no process{} that runs under cuvmm{}{}", wanted,
-                    reach == TopReach::Everywhere ? "" : " of this user",
-                    filter.device ? " and uses that device" : "",
-                    filter.container.empty() ? "" : " in that container"));
-    has_all = false;
+    lines.push_back(fmt::format("{}: {}", wanted, why_missing(wanted, filter, reach)));
   }
-  return has_all;
+  return lines;
 }
 
 int show_once(const TopRequest& request, TopOrder order) {
   Processes processes{request.filter, reach_of(request)};
   processes.sample();
   sort_by(order, request.reversed ? Reversed::Yes : Reversed::No, processes.all());
+  const auto missing = missing_lines(request.filter, reach_of(request), processes);
   const auto node = look_at_node();
   if (request.json) {
     nlohmann::json all = as_json(processes);
     if (node.ok()) all["node"] = as_json(*node);
     fmt::print("{}\n", all.dump(2));
-  } else if (processes.all().empty()) {
+  } else if (processes.all().empty() && missing.empty()) {
     fmt::print("{}\n", total_of(processes.all(), request.filter));
-  } else {
+  } else if (!processes.all().empty()) {
     const bool is_terminal = ::isatty(STDOUT_FILENO) != 0;
     const TableForm form{.width = is_terminal ? Screen::width() : 240, .letters = letters_here()};
     for (const std::string& line : table_of(processes.all(), form)) fmt::print("{}\n", line);
@@ -176,8 +187,8 @@ int show_once(const TopRequest& request, TopOrder order) {
   }
   if (!node.ok() && node.error().kind != ErrorKind::NotFound) say(node.error().text());
   for (const std::string& problem : processes.problems()) say(problem);
-  const bool has_all = say_who_is_missing(request.filter, reach_of(request), processes);
-  return !has_all || (processes.all().empty() && !processes.problems().empty()) ? 1 : 0;
+  for (const std::string& line : missing) say(line);
+  return !missing.empty() || (processes.all().empty() && !processes.problems().empty()) ? 1 : 0;
 }
 
 int run(const TopRequest& request) {
@@ -193,6 +204,14 @@ int run(const TopRequest& request) {
   TopOrder order = TopOrder::Physical;
   for (const NamedOrder& one : orders) {
     if (request.order == one.name) order = one.order;
+  }
+  if (request.web && !request.filter.processes.empty()) {
+    // CLI11 takes the port of "--web 9558" for a process.
+    const int first = request.filter.processes.front();
+    say(request.filter.processes.size() == 1 && request.served.address == any_port
+            ? fmt::format("--web takes its port after an equals sign: --web={}", first)
+            : "process excludes --web");
+    return exit_usage;
   }
   if (request.web) {
     TopWebRequest served = request.served;
@@ -215,7 +234,7 @@ void add_top(CLI::App& app, int& exit_status) {
       "  cuvmm top\n"
       "  cuvmm top -1 --sort moves\n"
       "  cuvmm top --gpu 1                 only that device\n"
-      "  cuvmm top 4711                    only that process\n"
+      "  cuvmm top 4711                    only that process, or the programs of that `cuvmm run`\n"
       "  sudo cuvmm top --all              all users' processes, in all containers\n"
       "  sudo cuvmm top --container 3f2a   only that container or pod\n"
       "  cuvmm top --json | jq '.processes[].physical_bytes'\n"
@@ -229,10 +248,10 @@ void add_top(CLI::App& app, int& exit_status) {
       "cached. A dash: not counted (--mode monitor), or no limit. If cuvmmd runs: its devices, "
       "its\n"
       "clients, which clients wait for which, and why memory moved last.\n"
-      "Without a terminal it shows all once.\n"
+      "If standard output is not a terminal, it prints once and exits.\n"
       "\n"
-      "Keys: q quits; p l c u m n a o sort by physical, live, cached, used, moves, number of the\n"
-      "process, command, container; r reverses; + and - change the interval.");
+      "Keys: q quits; p l c u m n a o sort by physical, live, cached, used, moves, process ID,\n"
+      "command, container; r reverses; + and - change the interval.");
   CLI::Option* const once = command->add_flag("-1,--once", request->once, "print once and exit");
   CLI::Option* const json =
       command->add_flag("--json", request->json, "print one JSON object and exit");
@@ -258,18 +277,18 @@ void add_top(CLI::App& app, int& exit_status) {
       command
           ->add_option(
               "--container", request->filter.container,
-              "only processes in the container or pod whose ID begins so; for root, of all "
-              "users. With --sort container, those of one container stand together")
+              "only processes in the container or pod whose ID begins with ID; for root, of all "
+              "users. --sort container groups them by container")
           ->type_name("ID");
-  CLI::Option* const processes =
-      command->add_option("process", request->filter.processes, "only these process IDs")
-          ->type_name("PID");
+  command->add_option("process", request->filter.processes, "only these process IDs")
+      ->check(is_process_id)
+      ->type_name("PID");
   CLI::Option* const web =
       command->add_flag("--web{127.0.0.1:0}", request->served.address,
                         "show it in a browser instead, at PORT or ADDRESS:PORT as --web=9435; "
                         "beyond loopback that needs a token");
   // The page shows everything of this user, and sorts by itself.
-  for (CLI::Option* const other : {once, json, sort, reverse, gpu, all, container, processes}) {
+  for (CLI::Option* const other : {once, json, sort, reverse, gpu, all, container}) {
     web->excludes(other);
   }
   command

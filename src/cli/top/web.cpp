@@ -26,12 +26,12 @@ Fd ending_signals() {
 }
 
 Result<std::unique_ptr<observe::WebServer>> open_server(const TopWebRequest& request,
-                                                        NodeSource& source) {
+                                                        std::string token, NodeSource& source) {
   const auto address = observe::read_web_address(request.address);
   if (!address) return Error::invalid("serve the live view", "the address is not readable");
   observe::WebSettings settings;
   settings.interval_us = static_cast<std::uint64_t>(request.interval.count());
-  if (!request.token_file.empty()) settings.token = TRY(observe::read_token(request.token_file));
+  settings.token = std::move(token);
   if (!address->is_loopback && settings.token.empty()) {
     return Error::invalid("serve the live view", "an address beyond loopback needs --token-file");
   }
@@ -48,8 +48,17 @@ int serve_top(const TopWebRequest& request) {
     say(fmt::format("--web={}: allowed is PORT or ADDRESS:PORT", printable(request.address)));
     return exit_usage;
   }
+  std::string token;
+  if (!request.token_file.empty()) {
+    auto read = observe::read_token(request.token_file);
+    if (!read.ok()) {
+      say(printable(request.token_file) + ": " + read.error().text());
+      return exit_failed;
+    }
+    token = std::move(*read);
+  }
   const auto source = source_here(request.arguments);
-  const auto server = open_server(request, *source);
+  const auto server = open_server(request, std::move(token), *source);
   if (!server.ok()) {
     say(server.error().text());
     return 1;

@@ -8,8 +8,10 @@
 
 namespace cuvmm::cli {
 
+inline constexpr const char* any_port = "127.0.0.1:0";
+
 struct TopWebRequest {
-  std::string address = "127.0.0.1:0";
+  std::string address = any_port;
   std::string token_file;
   observe::ShowsArguments arguments = observe::ShowsArguments::No;
   Duration interval{1'000'000};
