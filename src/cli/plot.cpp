@@ -44,13 +44,16 @@ Result<view::Picture> picture_of(const std::string& path, const PlotRequest& req
                             [](double share) { bar->show(share); });
 }
 
-int write_data(const std::string& path, const std::string& data) {
-  auto file = view::OutputFile::create(path);
+int write_data(const std::string& data, const PlotRequest& request) {
+  auto file = view::OutputFile::create(request.out);
   if (file) file->write(data);
   const auto finished = file ? file->finish() : Result<void>{file.error()};
-  if (finished) return 0;
-  say(path + ": " + finished.error().text());
-  return exit_failed;
+  if (!finished) {
+    say(request.out + ": " + finished.error().text());
+    return exit_failed;
+  }
+  if (!request.quiet) say("wrote " + request.out);
+  return 0;
 }
 
 // Passes the data in an unnamed file, which the child inherits.
@@ -96,6 +99,11 @@ int plot(const PlotRequest& request) {
     return exit_usage;
   }
   if (would_overwrite(request.out, request.traces)) return exit_usage;
+  const auto folder = std::filesystem::path{request.out}.parent_path();
+  if (std::error_code none; !folder.empty() && !std::filesystem::exists(folder, none)) {
+    say(request.out + ": there is no folder " + folder.string());
+    return exit_failed;
+  }
   std::vector<view::Picture> pictures;
   for (const std::string& trace : request.traces) {
     auto picture = picture_of(trace, request);
@@ -107,7 +115,7 @@ int plot(const PlotRequest& request) {
     pictures.push_back(std::move(*picture));
   }
   const std::string data = view::to_json(pictures);
-  return is_data ? write_data(request.out, data) : draw(data, request);
+  return is_data ? write_data(data, request) : draw(data, request);
 }
 
 }  // namespace

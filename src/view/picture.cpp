@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/kept_text.hpp"
 #include "view/lanes.hpp"
 #include "view/mapped_memory.hpp"
 #include "view/occupancy.hpp"
@@ -225,7 +226,9 @@ void describe_memory(const TraceHeader& header, Picture& picture) {
 Result<void> find_beginning(Recording& recording, const PictureRequest& request, Picture& picture) {
   std::optional<TraceRecord> first;
   bool is_memory = false;
+  std::set<std::int16_t> others;  // devices whose memory was taken
   while (const TraceRecord* record = recording.next()) {
+    if (is_about_memory(*record) && record->device != no_device) others.insert(record->device);
     if (request.device && record->device != *request.device) continue;
     is_memory = is_about_memory(*record);
     if (is_memory || (!first && Lanes::has_place_for(*record))) first = *record;
@@ -233,6 +236,14 @@ Result<void> find_beginning(Recording& recording, const PictureRequest& request,
   }
   TRY(recording.status());
   recording.rewind();
+  if (request.device && !is_memory && !others.empty()) {
+    std::string text = "no memory was taken on device " + std::to_string(*request.device) +
+                       "; the trace has " + (others.size() == 1 ? "device " : "devices ");
+    for (const std::int16_t one : others) {
+      text += (one == *others.begin() ? "" : ", ") + std::to_string(one);
+    }
+    return Error::invalid("draw trace", kept_error_text(std::move(text)));
+  }
   if (!first || (request.device && !is_memory)) {
     return Error::invalid("draw trace", "no device memory was taken in it");
   }

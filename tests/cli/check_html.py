@@ -87,7 +87,8 @@ class InABrowser(CliTest):
     def test_the_legend_names_what_is_drawn(self):
         self.assertEqual(self.legend(), [
             "used", "cached (mapped, not used)", "unmapped", "requested", "physical", "mapped",
-            "device memory (64 MiB)", "\u00d7 allocation refused"])
+            "device memory (64 MiB)", "scattered between live blocks", "granted beyond the request",
+            "\u00d7 allocation refused"])
 
     def test_a_recording_by_pytorch_has_only_what_it_contains(self):
         trace, path = self.path("history.csv"), self.path("history.html")

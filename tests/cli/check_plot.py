@@ -157,6 +157,19 @@ class Data(PlotTest):
         finished = cuvmm("plot", frag_trace("vmm"), "--device", "7", "-o", self.path("x.json"))
         self.assertEqual(finished.returncode, 1)
         self.assert_one_line(finished.stderr)
+        self.assertIn("no memory was taken on device 7; the trace has device 0", text(finished.stderr))
+
+    def test_every_format_says_what_was_written(self):
+        path = self.path("x.json")
+        finished = cuvmm("plot", frag_trace("vmm"), "-o", path)
+        self.assertEqual(text(finished.stderr), f"cuvmm: wrote {path}\n")
+        self.assertEqual(cuvmm("plot", "-q", frag_trace("vmm"), "-o", path).stderr, b"")
+
+    def test_a_folder_that_is_missing_is_named(self):
+        for name in ("x.json", "x.html"):
+            finished = cuvmm("plot", frag_trace("vmm"), "-o", "/nodir/" + name)
+            self.assertEqual(finished.returncode, 1)
+            self.assertEqual(text(finished.stderr), f"cuvmm: /nodir/{name}: there is no folder /nodir\n")
 
     def test_an_unknown_file_type_is_a_usage_error(self):
         for name in ("x", "x.gif", "x.png.txt"):
@@ -196,9 +209,9 @@ class Words(CliTest):
         self.assertEqual(picture.subtitle(), "device 1 · no device memory was taken · "
                          "1 allocation refused (largest 1 GiB)")
 
-    def test_lifetimes_are_powers_of_two_as_they_are(self):
-        for value, words in ((1, "1 µs"), (128, "128 µs"), (4096, "4.096 ms"),
-                             (524_288, "524.288 ms")):
+    def test_lifetimes_have_three_digits(self):
+        for value, words in ((1, "1 µs"), (128, "128 µs"), (4096, "4.1 ms"), (131_072, "131 ms"),
+                             (1 << 30, "1074 s")):
             self.assertEqual(data.microseconds(value), words)
 
     def test_a_long_name_keeps_its_ends(self):

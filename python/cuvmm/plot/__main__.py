@@ -45,6 +45,11 @@ def cause_of(error):
     return " ".join(text.split())
 
 
+def remedy(package):
+    return (f"apt install python3-{package}, or name a Python that has it in CUVMM_PYTHON "
+            "(.html needs neither)")
+
+
 def main():
     asked = arguments()
     if any(is_same_file(given, asked.output) for given in [asked.data, *asked.label]):
@@ -55,7 +60,7 @@ def main():
         pictures = data.read(asked.data, asked.label)
         draw(pictures, asked.output)
     except ModuleNotFoundError as missing:
-        print(f"cuvmm: plots need the Python package {missing.name}: pip install {missing.name}",
+        print(f"cuvmm: {asked.output}: needs the Python package {missing.name}: {remedy(missing.name)}",
               file=sys.stderr)
         return 1
     except Exception as error:  # a traceback helps no user

@@ -171,9 +171,10 @@ def buckets(counts, unit):
 
 
 def microseconds(value):
-    """Formats a power of two: exactly below a second."""
+    """Formats a power of two, rounded to three digits."""
     scale, name = unit_for(value * 1000, TIME_UNITS)
-    return f"{value * 1000 / scale:.6g} {name}"
+    number = value * 1000 / scale
+    return f"{number:.0f} {name}" if number >= 100 else f"{number:.3g} {name}"
 
 
 def shortened(text, width):

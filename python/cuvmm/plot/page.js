@@ -289,7 +289,7 @@ class LinePanel extends Panel {
         const area = new Path2D(trace);
         area.lineTo(this.x_of(1), box.bottom);
         area.lineTo(this.x_of(line.shares[0]), box.bottom);
-        pen.globalAlpha = 0.35;
+        pen.globalAlpha = line.opacity;
         pen.fillStyle = colour(line.fill);
         pen.fill(area);
         pen.globalAlpha = 1;
@@ -313,9 +313,9 @@ class LinePanel extends Panel {
 
 function memory_lines(picture) {
   const shares = picture.requested.map((_, i) => i / picture.columns);
-  const lines = [{name: "requested", values: picture.requested, colour: "used", fill: "used"}];
+  const lines = [{name: "requested", values: picture.requested, colour: "used", fill: "used", opacity: 0.75}];
   if (picture.has_backing) {
-    lines.unshift({name: "physical", values: picture.physical, colour: "physical", fill: "cached"});
+    lines.unshift({name: "physical", values: picture.physical, colour: "physical", fill: "cached", opacity: 0.45});
     lines.push({name: "mapped", values: picture.mapped, colour: "waste", dash: [5, 3]});
   }
   const made = lines.map((line) => ({...line, shares, steps: true}));
@@ -395,7 +395,10 @@ class BarPanel extends Panel {
     pen.textAlign = "center";
     pen.textBaseline = "top";
     names.forEach((name, i) => {
-      if (i % every === 0) pen.fillText(name, box.left + (i + 0.5) * width, box.bottom + 5);
+      if (i % every !== 0) return;
+      const half = pen.measureText(name).width / 2;
+      const x = Math.min(box.left + (i + 0.5) * width, this.canvas.clientWidth - half);
+      pen.fillText(name, x, box.bottom + 5);
     });
   }
   draw_content(pen, box) {
@@ -471,11 +474,14 @@ function show_legend() {
   if (any("has_backing")) names.push(["physical", "physical", "physical"], ["waste", "mapped", "dashed"]);
   const limits = pictures.filter((one) => one.has_timeline && one.limit).map((one) => one.limit.name);
   if (limits.length) names.push(["limit", [...new Set(limits)].join(" / "), "dashed"]);
+  if (any("has_shares")) {
+    names.push(["refused", "scattered between live blocks", "line"], ["waste", "granted beyond the request", "dashed"]);
+  }
   if (pictures.some((one) => one.refusals.length)) names.push(["refused", "\u00d7 allocation refused", "refused"]);
   for (const [variable, name, kind] of names) {
     const entry = text_of("span", name), mark = document.createElement("i");
     mark.style.setProperty("--colour", "var(--" + variable + ")");
-    if (kind === "dashed") mark.className = "dashed";
+    if (kind === "dashed" || kind === "line") mark.className = kind;
     entry.prepend(mark);
     document.getElementById("legend").append(entry);
   }

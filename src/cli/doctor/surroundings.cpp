@@ -73,7 +73,9 @@ Findings look_at_versions(const DoctorRequest&) {
     findings.push_back({is_there ? Verdict::Good : Verdict::Doubtful, fmt::format("{}", module),
                         is_there ? fmt::format("in {}", python)
                                  : fmt::format("{} has none; pictures need it", python),
-                        is_there ? "" : fmt::format("pip install {}", module)});
+                        is_there ? ""
+                                 : "apt install python3-matplotlib, or name a Python that has it "
+                                   "in CUVMM_PYTHON (.html needs neither)"});
   }
   return findings;
 }
