@@ -121,11 +121,83 @@ OPTIONS = {
 }
 
 
+_MIB = 1 << 20
+
+
+def _is_alignment(text: str) -> bool:
+    size = _bytes(text) or 0
+    return size >= 4096 and size & (size - 1) == 0
+
+
+def _is_driver_version(text: str) -> bool:
+    found = re.fullmatch(r" *([0-9]+)\.([0-9]+) *", text)
+    return found is not None and int(found[1]) <= 999 and int(found[2]) <= 99
+
+
+def _is_order(text: str) -> bool:
+    return re.fullmatch(" *(eager|lazy|random:[0-9]+) *", text, re.I) is not None
+
+
+_CALL = "cu[A-Za-z0-9_]+"
+
+
+def _is_list_of(part: str) -> Callable[[str], bool]:
+    return lambda text: all(re.fullmatch(part, one.strip(" ")) for one in text.split(","))
+
+
+# The settings of the simulated driver, as src/base/sim_options.def defines them.
+SIM_OPTIONS = {
+    "devices": _whole(0, 8),
+    "memory": Kind("a size (16G)", lambda text: _bytes(text) is not None),
+    "card": Kind("a name of up to 64 letters, digits, and . _ -",
+                 lambda text: re.fullmatch(" *[A-Za-z0-9_-][A-Za-z0-9._-]{0,63} *", text) is not None),
+    "peers": _SWITCH,
+    "driver": Kind("a CUDA version (13.0)", _is_driver_version),
+    "order": Kind("eager, lazy, random:SEED", _is_order),
+    "backing": _choice("memory", "none"),
+    "fault": Kind("FUNCTION:NUMBER=CUDA_ERROR_... or =SIGKILL, several with commas",
+                  _is_list_of(f"{_CALL}: *0*[1-9][0-9]* *=(SIGKILL|CUDA_ERROR_.*)")),
+    "delay": Kind("FUNCTION=TIME (cuMemMap=25us), several with commas",
+                  lambda text: all(re.fullmatch(_CALL, name) and _is_time(time) for name, _, time in
+                                   (one.strip(" ").partition("=") for one in text.split(",")))),
+    "leaks": _choice("off", "report"),
+    "granularity": Kind("a power of two from 4K up (2M)", _is_alignment),
+    "log_level": OPTIONS["log_level"],
+}
+
+
+def sim_variables_of(settings: Mapping[str, object]) -> dict[str, str]:
+    """Returns the environment variables of the simulated driver's settings, like variables_of()."""
+    unknown = sorted(str(name) for name in settings if str(name).lower() not in SIM_OPTIONS)
+    if unknown:
+        raise TypeError(f"the simulated driver has no setting {', '.join(unknown)}; there are "
+                        f"{', '.join(SIM_OPTIONS)}")
+    variables = {}
+    for name, value in settings.items():
+        if value is None:
+            continue
+        text = as_text(value)
+        kind = SIM_OPTIONS[name.lower()]
+        if text and not kind.accepts(text):
+            raise ValueError(f"invalid {name}: {value!r}; allowed: {kind.allowed}")
+        variables[f"VMM_SIM_{name.upper()}"] = text
+    return variables
+
+
 def as_text(value: object) -> str:
     """Returns an option's value as the library reads it: True and False become on and off."""
     if isinstance(value, bool):
         return "on" if value else "off"
     return str(value)
+
+
+def _check_limit(value: object, text: str) -> None:
+    size = _bytes(text)
+    if size is not None and size < 2 * _MIB:
+        number = text.strip(" ")
+        more = f"; {number} is {number} bytes, {number}G is {number} GiB" \
+            if size and number.isdecimal() else ""
+        raise ValueError(f"invalid limit: {value!r}: a limit must be at least 2 MiB{more}")
 
 
 def variables_of(options: Mapping[str, object]) -> dict[str, str]:
@@ -144,5 +216,7 @@ def variables_of(options: Mapping[str, object]) -> dict[str, str]:
         text = as_text(value)
         if text and not OPTIONS[name].accepts(text):  # an empty value counts as unset
             raise ValueError(f"invalid {name}: {value!r}; allowed: {OPTIONS[name].allowed}")
+        if name == "limit":
+            _check_limit(value, text)
         variables[f"VMM_{name.upper()}"] = text
     return variables

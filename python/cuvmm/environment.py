@@ -8,7 +8,7 @@ import re
 from typing import Mapping, MutableMapping, Optional, Union
 
 from . import places
-from ._options import as_text, variables_of
+from ._options import sim_variables_of, variables_of
 
 # Variables that make PyTorch (whose variable has two names) and JAX request stream-ordered memory
 # from the driver. Either all of a framework's variables are set, or none.
@@ -49,18 +49,19 @@ def env(base: Optional[Mapping[str, str]] = None, *, sim: Union[bool, Mapping[st
     True and False mean on and off: `control=True` lets pause() and resume() reach the program. An
     unknown option raises TypeError, and an invalid value ValueError.
 
-    `sim` selects the simulated driver; a mapping gives its settings, such as {"memory": "8G"}.
+    `sim` selects the simulated driver; a mapping gives its settings, such as {"memory": "8G"},
+    which raise the same exceptions.
     `frameworks` makes PyTorch and JAX use stream-ordered memory, unless their allocator variables
     are already set.
     """
     own = variables_of(options)
+    of_sim = sim_variables_of(sim) if isinstance(sim, Mapping) else {}
     variables = dict(os.environ if base is None else base)
     _preload(variables, places.preload_library())
     if sim or isinstance(sim, Mapping):
         _first_in(variables, "LD_LIBRARY_PATH", places.sim_folder())
     variables.update(own)
-    for name, value in (sim.items() if isinstance(sim, Mapping) else ()):
-        variables[f"VMM_SIM_{name.upper()}"] = as_text(value)
+    variables.update(of_sim)
     if frameworks:
         for settings in _FRAMEWORKS:
             if not any(name in variables for name, _ in settings):

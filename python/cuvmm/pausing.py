@@ -65,7 +65,7 @@ def _report(report: _capi.PauseReport) -> PauseReport:
 def _tell(process: int, *words: str) -> PauseReport:
     """Pauses or resumes another process through the command line."""
     if isinstance(process, bool) or not isinstance(process, int) or process <= 0:
-        raise InvalidArgument(f"{process!r} is not a process number")
+        raise InvalidArgument(f"{process!r} is not a process ID")
     # A `cuvmm run` stands for all programs that it has started.
     programs = json.loads(command(*words, "--json", str(process), accept=(0, 1, 3)))["processes"]
     reasons = [one.get("why_on_devices") or one["text"] for one in programs]

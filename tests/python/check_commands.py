@@ -85,6 +85,41 @@ class Commands(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "no option speed"):
             cuvmm.env({}, speed=3)
 
+    def test_env_refuses_a_limit_without_its_unit(self):
+        with self.assertRaisesRegex(ValueError, "at least 2 MiB; 16 is 16 bytes, 16G is 16 GiB"):
+            cuvmm.env({}, limit=16)
+        self.assertEqual(cuvmm.env({}, limit="2M")["VMM_LIMIT"], "2M")
+
+    def test_env_refuses_invalid_simulator_settings(self):
+        with self.assertRaisesRegex(TypeError, "no setting memry; there are devices, memory"):
+            cuvmm.env({}, sim={"memry": "8G"})
+        for name, value in (("memory", "much"), ("devices", 9), ("driver", 13), ("order", "soon"),
+                            ("fault", "cuMemMap=1"), ("delay", "cuMemMap"), ("granularity", 3)):
+            with self.assertRaisesRegex(ValueError, f"invalid {name}: .*; allowed: "):
+                cuvmm.env({}, sim={name: value})
+
+    def test_simulator_settings_accept_what_the_library_accepts(self):
+        table = (ROOT / "docs" / "options.md").read_text(encoding="utf-8")
+        rows = re.findall(r"^\| `VMM_SIM_(\w+)` \|[^|]*\| ([^|]*) \|", table, re.M)
+        self.assertEqual([name.lower() for name, _ in rows], list(_options.SIM_OPTIONS))
+        for name, allowed in rows:
+            if allowed != "any text":  # checked by the command line only
+                self.assertEqual(_options.SIM_OPTIONS[name.lower()].allowed, allowed)
+        values = ["0", "1", "8", "9", "8G", "1.5GiB", "2M", "3M", "4K", "2K", "12.4", "13.0", "13", "1000.0", "1.100",
+                  "eager", "LAZY", "random", "random:42", "random:x", "on", "off", "memory", "none",
+                  "report", "debug", "a.b-c_d", ".a", "x" * 64, "x" * 65, "a b", " a ", "é"]
+        for value in values:
+            given = {**os.environ, **{f"VMM_SIM_{name}": value for name, _ in rows}}
+            said = subprocess.run([BUILD / "bin" / "cuvmm", "config", "--sim"], env=given, check=False,
+                                  capture_output=True).stderr.decode()
+            for name, allowed in rows:
+                if allowed != "any text":
+                    self.assertEqual(_options.SIM_OPTIONS[name.lower()].accepts(value),
+                                     f"VMM_SIM_{name}: " not in said, f"{name}={value!r}: {said}")
+        for fault in ("cuMemMap:7=CUDA_ERROR_OUT_OF_MEMORY", "cuMemMap:1=SIGKILL, cuInit:2=CUDA_ERROR_X"):
+            self.assertTrue(_options.SIM_OPTIONS["fault"].accepts(fault))
+        self.assertTrue(_options.SIM_OPTIONS["delay"].accepts("cuMemMap=25us,cuInit=1ms"))
+
     def test_a_ray_worker_of_many_gpus_has_a_weight_that_the_library_accepts(self):
         self.assertEqual(cuvmm.ray.environment({"num_gpus": 200}, {})["VMM_WEIGHT"], "10000")
 
