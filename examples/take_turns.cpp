@@ -36,15 +36,55 @@ struct Wanted {
   int rest_ms = 20;  // between steps
 };
 
+void print_usage(std::FILE* to) {
+  std::fprintf(to,
+               "usage: take_turns [--memory PERCENT | --mib MIB] [--cold MIB] [--steps N] "
+               "[--rest MS]\n"
+               "\n"
+               "Writes numbers to device memory and checks them, step by step.\n"
+               "\n"
+               "  --memory PERCENT   share of the card to take (50)\n"
+               "  --mib MIB          memory to take instead\n"
+               "  --cold MIB         part of it that no step touches (0)\n"
+               "  --steps N          number of steps (50)\n"
+               "  --rest MS          pause between steps, in milliseconds (20)\n");
+}
+
+[[noreturn]] void refuse(const std::string& word) {
+  std::fprintf(stderr, "take_turns: '%s' is not understood\n", word.c_str());
+  print_usage(stderr);
+  std::exit(2);
+}
+
+// Ends the program if the arguments ask for help or are not understood.
 Wanted read_arguments(int count, char** words) {
   Wanted wanted;
-  for (int i = 1; i + 1 < count; i += 2) {
+  for (int i = 1; i < count; i += 2) {
     const std::string name = words[i];
-    if (name == "--memory") wanted.share = std::atof(words[i + 1]) / 100;
-    if (name == "--mib") wanted.mib = static_cast<std::size_t>(std::atoll(words[i + 1]));
-    if (name == "--cold") wanted.cold_mib = static_cast<std::size_t>(std::atoll(words[i + 1]));
-    if (name == "--steps") wanted.steps = std::atoi(words[i + 1]);
-    if (name == "--rest") wanted.rest_ms = std::atoi(words[i + 1]);
+    if (name == "--help" || name == "-h") {
+      print_usage(stdout);
+      std::exit(0);
+    }
+    if (i + 1 == count) refuse(name);
+    const char* const text = words[i + 1];
+    char* end = nullptr;
+    const double number = std::strtod(text, &end);
+    // A percentage may carry its sign.
+    const bool is_number = end != text && (*end == '\0' || std::strcmp(end, "%") == 0);
+    if (!is_number || !(number >= 0 && number <= 1e9)) refuse(name + " " + text);
+    if (name == "--memory") {
+      wanted.share = number / 100;
+    } else if (name == "--mib") {
+      wanted.mib = static_cast<std::size_t>(number);
+    } else if (name == "--cold") {
+      wanted.cold_mib = static_cast<std::size_t>(number);
+    } else if (name == "--steps") {
+      wanted.steps = static_cast<int>(number);
+    } else if (name == "--rest") {
+      wanted.rest_ms = static_cast<int>(number);
+    } else {
+      refuse(name);
+    }
   }
   return wanted;
 }
