@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuvmm run: runs a command with the preload library.
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <cctype>
@@ -8,12 +9,15 @@
 #include <filesystem>
 #include <map>
 
+#include "base/options.hpp"
+#include "base/text.hpp"
 #include "cli/child.hpp"
 #include "cli/commands.hpp"
 #include "cli/driver_here.hpp"
 #include "cli/environment.hpp"
 #include "cli/frameworks.hpp"
 #include "cli/install_places.hpp"
+#include "cli/node_view.hpp"
 #include "cli/output.hpp"
 #include "cli/preload_version.hpp"
 #include "cli/run_summary.hpp"
@@ -60,11 +64,23 @@ void make_file_names_absolute() {
   }
 }
 
+// Whether a program that calls the driver would record its events in that file.
+bool may_record(const std::string& trace) {
+  std::error_code none;
+  const bool is_device = std::filesystem::exists(trace, none) &&  // /dev/null
+                         !std::filesystem::is_regular_file(trace, none);
+  return !is_device && Options::from_environment().mode != Mode::Off;
+}
+
 // Runs the command, with all options already in the environment, and prints the summary.
 int run_under_us(const RunRequest& request) {
   const char* file = std::getenv("VMM_TRACE_FILE");
   const std::string trace = file != nullptr ? file : "";
   const TraceNames traces{trace};
+  if (const std::string folder = traces.missing_folder(); !folder.empty()) {
+    say(trace + ": there is no folder " + folder);
+    return exit_ours;
+  }
   if (const auto can = traces.check_folder(); !can) {
     say(can.error().text());
     return exit_ours;
@@ -79,7 +95,14 @@ int run_under_us(const RunRequest& request) {
   });
   if (const std::string instead = traces.renamed_note(); !instead.empty()) say(instead);
   if (request.quiet) return status;
-  if (!trace.empty()) print_run_summary(traces.written(process));
+  if (!trace.empty()) {
+    const auto written = traces.written(process);
+    print_run_summary(written);
+    const bool was_run = status != exit_not_found && status != exit_not_executable;
+    if (written.empty() && was_run && may_record(trace)) {
+      say("no trace was written: the program made no driver call");
+    }
+  }
   if (const std::string suggestion = frameworks.suggestion(); !suggestion.empty()) say(suggestion);
   return status;
 }
@@ -90,6 +113,47 @@ bool sample_stacks(const std::string& how) {
     return false;
   }
   return set_option("VMM_STACKS", how == "true" ? "on" : how, "--stacks");
+}
+
+// Whether the flags of the request make sense together.
+bool is_consistent(const RunRequest& request) {
+  const auto value = [&](const char* name) {
+    return without_outer_blanks(request.options.at(name));
+  };
+  if (equal_in_any_case(value("VMM_MODE"), "off") &&
+      (!value("VMM_TRACE_FILE").empty() || !request.stacks.empty())) {
+    say("--mode off records nothing; use --mode monitor with --trace");
+    return false;
+  }
+  const auto guarantee = OptionType<Bytes>::read(value("VMM_GUARANTEE"));
+  const auto limit = OptionType<Bytes>::read(value("VMM_LIMIT"));
+  if (guarantee && limit && guarantee->value > limit->value) {
+    say(fmt::format("--guarantee {} exceeds --limit {}", value("VMM_GUARANTEE"),
+                    value("VMM_LIMIT")));
+    return false;
+  }
+  if (request.simulation == "true" && is_simulation_setting(request.command.front())) {
+    say("settings follow --sim after an equals sign: --sim=" + printable(request.command.front()));
+    return false;
+  }
+  return true;
+}
+
+// Names the flags that need the node's service if there is none.
+void warn_of_missing_service(const RunRequest& request) {
+  const Options options = Options::from_environment();
+  if (options.node == NodeUse::Require) return;  // the program itself fails
+  std::vector<std::string> flags;
+  for (const char* name : {"VMM_GUARANTEE", "VMM_CAP", "VMM_WEIGHT", "VMM_GROUP"}) {
+    const bool is_for_scheduler =
+        name == std::string_view{"VMM_WEIGHT"} && options.schedule != Schedule::Off;
+    if (!request.options.at(name).empty() && !is_for_scheduler) flags.push_back(flag_of(name));
+  }
+  if (flags.empty()) return;
+  const auto node = look_at_node();
+  if (node.ok() || node.error().kind != ErrorKind::NotFound) return;
+  say(fmt::format("no cuvmmd is running: {} {} no effect", fmt::join(flags, ", "),
+                  flags.size() == 1 ? "has" : "have"));
 }
 
 int run(const RunRequest& request) {
@@ -107,6 +171,7 @@ int run(const RunRequest& request) {
     if (value.empty()) continue;
     if (!set_option(name, value, flag_of(name))) return exit_usage;
   }
+  if (!is_consistent(request)) return exit_usage;
   if (!request.stacks.empty() && !sample_stacks(request.stacks)) return exit_usage;
   if (request.simulated) {
     const auto directory = find_sim_directory();
@@ -123,6 +188,7 @@ int run(const RunRequest& request) {
     say(why + "; --sim runs the program on a simulated one");
     if (request.needs_driver) return exit_ours;
   }
+  if (!request.quiet) warn_of_missing_service(request);
   if (request.frameworks) {
     for (const std::string& line : let_frameworks_use_the_driver()) {
       if (!request.quiet) say(line);
@@ -177,16 +243,17 @@ void add_run(CLI::App& app, int& exit_status) {
   option("--node-wait", "VMM_NODE_WAIT", "TIME",
          "how long an allocation waits for other programs' memory, their turns included");
   option("--name", "VMM_NAME", "NAME", "the program's name in the node service");
-  option("--guarantee", "VMM_GUARANTEE", "SIZE", "guaranteed memory on each device");
-  option("--weight", "VMM_WEIGHT", "N", "its share of the devices' time, and of turns for memory");
+  option("--guarantee", "VMM_GUARANTEE", "SIZE", "guaranteed memory on each device (with cuvmmd)");
+  option("--weight", "VMM_WEIGHT", "N",
+         "its share of the devices' time, and of turns for memory (with cuvmmd)");
   option("--priority", "VMM_PRIORITY", "N",
          "memory is reclaimed from the lowest priority first; with cuvmmd --time priority, the "
          "highest runs "
          "first");
   option("--cap", "VMM_CAP", "PERCENT",
-         "largest share of each device's time, even if no other program wants it");
+         "largest share of each device's time, even if no other program wants it (with cuvmmd)");
   option("--group", "VMM_GROUP", "NAME",
-         "programs that wait for each other: they get and lose turns together");
+         "programs that wait for each other: they get and lose turns together (with cuvmmd)");
   option("--trace", "VMM_TRACE_FILE", "FILE",
          "record every event; %p expands to the process ID, %h to the host name");
   command->add_flag(

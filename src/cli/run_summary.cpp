@@ -90,7 +90,9 @@ void print_one(const std::string& path) {
     print_leaking_stacks(trace->header(), stacks);
   }
   if (const std::string note = trace->note(); !note.empty()) line("note", note);
-  line("next", fmt::format("cuvmm plot {} -o run.png", in_shell(path)));
+  line("next", memory.failed_allocations > 0
+                   ? fmt::format("cuvmm advise {}", in_shell(path))
+                   : fmt::format("cuvmm plot {} -o run.png", in_shell(path)));
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include "base/option_types.hpp"
 #include "cli/commands.hpp"
 #include "cli/node_view.hpp"
+#include "cli/output.hpp"
+#include "cli/settings.hpp"
 
 namespace cuvmm::cli {
 namespace {
@@ -47,6 +49,10 @@ int report(const SetRequest& request, const Result<node::ObserverAnswer>& answer
 int set(const SetRequest& request) {
   node::TermsAsk ask{.name = request.name};
   if (!read_size("--limit", request.limit, ask.sets_limit, ask.limit)) return 2;
+  if (const auto why = problem_of_limit(ask.sets_limit ? ask.limit : unlimited, request.limit)) {
+    say(fmt::format("--limit {}: {}", request.limit, *why));
+    return exit_usage;
+  }
   if (!read_size("--guarantee", request.guarantee, ask.sets_guarantee, ask.guarantee)) return 2;
   if (ask.guarantee == node::unlimited) ask.guarantee = 0;
   ask.sets_weight = request.weight.has_value();

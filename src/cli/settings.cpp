@@ -23,14 +23,26 @@ char lower_of(char letter) {
   return static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
 }
 
+std::optional<std::string> problem_of_limit(Size bytes, const std::string& text) {
+  if (bytes == 0) return "a limit must be above 0; `none` means no limit";
+  if (bytes >= usual_granule) return {};
+  std::string why = "a limit must be at least 2 MiB";
+  if (text.find_first_not_of("0123456789") == std::string::npos) {
+    why += fmt::format("; {0} is {0} bytes, {0}G is {0} GiB", text);
+  }
+  return why;
+}
+
 bool set_option(const std::string& name, const std::string& value, const std::string& as) {
   Options options;
   SimOptions sim_options;
   auto problem = options.set(name, value, Origin::CommandLine);
   if (name.starts_with("VMM_SIM_")) problem = sim_options.set(name, value, Origin::CommandLine);
   if (!problem.has_value()) problem = problem_of_calls(name, value);
-  if (!problem.has_value() && name == "VMM_LIMIT" && options.limit.of(unlimited) == 0) {
-    problem = OptionProblem{name, value, "a limit must be above 0; `none` means no limit"};
+  if (!problem.has_value() && name == "VMM_LIMIT") {
+    if (const auto why = problem_of_limit(options.limit.of(unlimited), value)) {
+      problem = OptionProblem{name, value, *why};
+    }
   }
   if (problem.has_value()) {
     problem->name = fmt::format("{} ({})", as, name);
@@ -66,6 +78,13 @@ std::size_t end_of_part(std::string_view text, std::size_t begin) {
 }
 
 }  // namespace
+
+bool is_simulation_setting(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  const auto keys = simulation_keys();
+  return equals != std::string::npos &&
+         std::find(keys.begin(), keys.end(), text.substr(0, equals)) != keys.end();
+}
 
 bool set_simulation(const std::string& text) {
   if (text == "true") return true;  // the flag without a value

@@ -2,7 +2,10 @@
 // Options that the command line sets for programs that it starts or describes.
 #pragma once
 
+#include <optional>
 #include <string>
+
+#include "base/size.hpp"
 
 namespace cuvmm::cli {
 
@@ -11,6 +14,12 @@ char lower_of(char letter);
 // Sets an option in the environment. Refuses values that the library would refuse, while the user
 // can still correct them. `as` is the option's name on the command line.
 bool set_option(const std::string& name, const std::string& value, const std::string& as);
+
+// The problem with a limit of so many bytes, which the user wrote as `text`, if any.
+std::optional<std::string> problem_of_limit(Size bytes, const std::string& text);
+
+// Whether the text is a setting that --sim accepts, such as "memory=8G".
+bool is_simulation_setting(const std::string& text);
 
 // Sets VMM_SIM_DEVICES and VMM_SIM_MEMORY for --sim=devices=2,memory=8G. "true" is --sim alone.
 bool set_simulation(const std::string& text);

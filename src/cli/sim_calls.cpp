@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/printable.hpp"
 #include "base/text.hpp"
 #include "driver/calls.hpp"
 
@@ -12,6 +13,21 @@ namespace {
 bool is_function(std::string_view name) {
   return std::any_of(all_calls().begin(), all_calls().end(),
                      [&](const CallInfo& call) { return call.name == name; });
+}
+
+// The first function that the value names and no driver has; empty if there is none.
+std::string unknown_function(std::string_view text) {
+  for (;;) {
+    const std::size_t comma = text.find(',');
+    const std::string_view part = without_outer_blanks(text.substr(0, comma));
+    const std::size_t end = part.find_first_of(":=");
+    const std::string_view name = part.substr(0, end);
+    if (end != std::string_view::npos && !name.empty() && !is_function(name)) {
+      return std::string{name};
+    }
+    if (comma == std::string_view::npos) return {};
+    text.remove_prefix(comma + 1);
+  }
 }
 
 // "cuMemMap:7=CUDA_ERROR_OUT_OF_MEMORY"
@@ -48,6 +64,11 @@ bool all_parts(std::string_view text, bool (*is_one)(std::string_view)) {
 
 std::optional<OptionProblem> problem_of_calls(const std::string& option, const std::string& value) {
   if (without_outer_blanks(value).empty()) return {};
+  if (option == "VMM_SIM_FAULT" || option == "VMM_SIM_DELAY") {
+    if (const std::string name = unknown_function(value); !name.empty()) {
+      return OptionProblem{option, value, "there is no driver function '" + printable(name) + "'"};
+    }
+  }
   if (option == "VMM_SIM_FAULT" && !all_parts(value, &is_fault)) {
     return OptionProblem{
         option, value, "allowed: FUNCTION:NUMBER=CUDA_ERROR_... or =SIGKILL, several with commas"};

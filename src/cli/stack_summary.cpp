@@ -22,6 +22,13 @@ void print_names(const std::vector<std::string>& names) {
   }
 }
 
+// --stacks=all
+bool has_every_stack(const TraceHeader& header) {
+  return std::any_of(header.options.begin(), header.options.end(), [](const TraceOption& option) {
+    return option.name == "VMM_STACKS" && option.value == "all";
+  });
+}
+
 }  // namespace
 
 void print_stacks(const TraceHeader& header, view::StackUses& uses, std::size_t most) {
@@ -30,8 +37,9 @@ void print_stacks(const TraceHeader& header, view::StackUses& uses, std::size_t 
     return;
   }
   view::StackNames names{header};
-  fmt::print("\nby call stack (estimated from samples)\n{:>11} {:>11} {:>11}   {}\n", "AT PEAK",
-             "NEVER FREED", "ALLOCATED", "PLACE");
+  fmt::print("\nby call stack{}\n{:>11} {:>11} {:>11}   {}\n",
+             has_every_stack(header) ? "" : " (estimated from samples)", "AT PEAK", "NEVER FREED",
+             "ALLOCATED", "PLACE");
   for (const view::StackUse& use : uses.sorted()) {
     if (most-- == 0) break;
     fmt::print("{:>11} {:>11} {:>11}   ", print_size(use.at_peak), print_size(use.at_end),

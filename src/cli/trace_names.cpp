@@ -74,6 +74,15 @@ TraceNames::TraceNames(const std::string& pattern)
   before_ = candidates();
 }
 
+std::string TraceNames::missing_folder() const {
+  const std::string folder = folder_of(pattern_).string();
+  std::error_code none;
+  // The folder of each process' own is not known yet.
+  if (pattern_.empty() || folder.find("%p") != std::string::npos) return {};
+  const std::string path = expand_file_name(folder);
+  return fs::exists(path, none) ? "" : path;
+}
+
 Result<void> TraceNames::check_folder() const {
   if (pattern_.empty()) return {};
   const fs::path folder = folder_of(pattern_);

@@ -19,6 +19,8 @@ class TraceNames {
   // Create this before the program runs.
   explicit TraceNames(const std::string& pattern);
 
+  // The folder that the traces would go to, if it does not exist; empty if it does.
+  std::string missing_folder() const;
   // Fails, with the folder, if no trace can be created there.
   Result<void> check_folder() const;
   // Sets the variable that the traces' headers will show.

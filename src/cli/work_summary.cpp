@@ -39,7 +39,7 @@ constexpr Row rows[] = {
     {TraceEvent::CaptureBegin, "captures", "captures"},
     {TraceEvent::ContextCreate, "contexts", "contexts"},
     {TraceEvent::StreamCreate, "streams", "streams"},
-    {TraceEvent::EventCreate, "events", "events_created"},
+    {TraceEvent::EventCreate, "events created", "events_created"},
     {TraceEvent::PoolCreate, "pools", "pools"},
     {TraceEvent::PoolTrim, "trims of pools", "pool_trims"},
     {TraceEvent::Create, "chunks created", "chunks_created", "created_bytes"},

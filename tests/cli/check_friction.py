@@ -54,6 +54,19 @@ class Pausing(CliTest):
         self.assertEqual(finished.returncode, 0)
         self.assertIn("cuvmm run --control", text(finished.stderr))
 
+    def test_listing_none_says_how_to_start_one(self):
+        finished = cuvmm("pause", "--list", env=self.surroundings)
+        self.assertEqual((finished.returncode, finished.stdout), (0, b""))
+        self.assertIn("cuvmm run --control", text(finished.stderr))
+
+    def test_names_and_all_exclude_each_other(self):
+        for words, said in ((("--all", 4711), "name processes or use --all, not both"),
+                            ((), "name processes, or use --all"),
+                            (("abc",), "abc is not a process ID")):
+            finished = cuvmm("pause", *words, env=self.surroundings)
+            self.assertEqual(finished.returncode, 2)
+            self.assertEqual(text(finished.stderr), f"cuvmm: {said}\n")
+
     def test_help_has_examples_of_its_own(self):
         self.assertIn("cuvmm pause --list", self.good("pause", "--help"))
         self.assertNotIn("cuvmm demo", self.good("pause", "--help"))
@@ -75,6 +88,67 @@ class Running(CliTest):
     def test_a_limit_of_zero_is_refused(self):
         for nothing in ("0", "0G"):
             self.assertRegex(self.refused("--limit", nothing), "^cuvmm: --limit .*above 0")
+
+    def test_a_limit_without_its_unit_is_refused(self):
+        self.assertIn("a limit must be at least 2 MiB; 16 is 16 bytes, 16G is 16 GiB",
+                      self.refused("--limit", "16"))
+        self.assertIn("a limit must be at least 2 MiB\n", self.refused("--limit", "1M"))
+        self.assertEqual(cuvmm("run", "--sim", "--limit", "2M", "--", "true").returncode, 0)
+        changed = cuvmm("set", "trainer", "--limit", "16")
+        self.assertEqual(changed.returncode, 2)
+        self.assertIn("--limit 16: a limit must be at least 2 MiB; 16 is", text(changed.stderr))
+
+    def test_a_guarantee_above_the_limit_is_refused(self):
+        self.assertEqual(self.refused("--guarantee", "500M", "--limit", "400M"),
+                         "cuvmm: --guarantee 500M exceeds --limit 400M\n")
+
+    def test_settings_of_sim_after_a_blank_are_pointed_out(self):
+        self.assertEqual(self.refused("--sim", "memory=8G"),
+                         "cuvmm: settings follow --sim after an equals sign: --sim=memory=8G\n")
+
+    def test_an_unknown_function_is_named(self):
+        for setting in ("fault=cuFoo:1=SIGKILL", "delay=cuMemMap=1us,cuFoo=3us"):
+            self.assertIn("there is no driver function 'cuFoo'", self.refused("--sim=" + setting))
+
+    def test_mode_off_records_nothing(self):
+        for words in ((), ("--stacks",)):
+            self.assertEqual(self.refused("--mode", "off", "--trace", self.path("t"), *words),
+                             "cuvmm: --mode off records nothing; use --mode monitor with --trace\n")
+
+    def said(self, *words, **more):
+        finished = cuvmm("run", "--sim", *words, **more)
+        self.assertEqual(finished.returncode, 0, text(finished.stderr))
+        return text(finished.stderr)
+
+    def test_a_program_without_driver_calls_leaves_no_trace_and_it_says_so(self):
+        self.assertEqual(self.said("--trace", self.path("t"), "--", "true"),
+                         "cuvmm: no trace was written: the program made no driver call\n")
+        self.assertEqual(self.said("--trace", "/dev/null", "--", "true"), "")
+
+    def test_a_folder_that_is_missing_is_named(self):
+        finished = cuvmm("run", "--sim", "--trace", "/nodir/x.trace", "--", "true")
+        self.assertEqual(finished.returncode, 125)
+        self.assertEqual(text(finished.stderr), "cuvmm: /nodir/x.trace: there is no folder /nodir\n")
+
+    def test_flags_for_the_service_need_one(self):
+        nowhere = {"XDG_RUNTIME_DIR": self.path("")}
+        if os.path.exists("/run/cuvmm/cuvmmd.sock"):
+            self.skipTest("a service runs on this machine")
+        self.assertEqual(self.said("--guarantee", "1G", "--", "true", env=nowhere),
+                         "cuvmm: no cuvmmd is running: --guarantee has no effect\n")
+        self.assertEqual(self.said("--cap", "5", "--group", "a", "--", "true", env=nowhere),
+                         "cuvmm: no cuvmmd is running: --cap, --group have no effect\n")
+        self.assertEqual(self.said("--weight", "5", "--schedule", "fair", "--", "true", env=nowhere), "")
+
+    def test_after_refused_allocations_the_next_step_is_advice(self):
+        trace = os.path.join(tempfile.gettempdir(), f"cuvmm-refused-{os.getpid()}.trace")
+        finished = cuvmm("run", "--sim=memory=64M", "--mode", "monitor", "--trace", trace, "--",
+                         FRAG, "--fill", "8M")
+        self.addCleanup(os.unlink, trace)
+        self.assertIn(f"cuvmm advise {trace}", text(finished.stderr))
+        fits = self.good("advise", trace, "--limit", "1G")
+        self.assertIn("It was refused memory where it ran, with 64.0 MiB.", fits)
+        self.assertIn("With the requests that were refused", self.good("advise", trace))
 
     def test_an_unknown_key_of_sim_is_named_with_the_known_ones(self):
         said = self.refused("--sim=mem=8G")
@@ -108,7 +182,7 @@ class Running(CliTest):
         finished = run(os.path.abspath(CUVMM), "run", "--sim=memory=16M", "--trace", "run.trace", "--log-file",
                        "log.txt", "--log-level", "info", "--", "bash", "-c",
                        f"cd below && '{os.path.abspath(FRAG)}'", cwd=here)
-        self.assertIn("cuvmm plot run.trace", text(finished.stderr))
+        self.assertIn("cuvmm advise run.trace", text(finished.stderr))
         self.assertEqual(sorted(os.listdir(here)), ["below", "log.txt", "run.trace"])
         self.assertEqual(os.listdir(os.path.join(here, "below")), [])
 
@@ -157,6 +231,7 @@ class Numbers(CliTest):
                           self.refused("stats", f"--top={number}", "run.trace"))
         self.assertIn("--top=5", self.refused("stats", "--top", "5", "run.trace"))
         self.assertIn("--nonsense: not expected", self.refused("stats", "--nonsense", "run.trace"))
+        self.assertIn("--web=9558", self.refused("top", "--web", "9558"))
         self.assertIn("cuvmm: --web=abc: allowed", self.refused("top", "--web=abc"))
 
 
@@ -170,6 +245,18 @@ class Help(CliTest):
             shown = self.good(command, "--help")
             for note in ("(1x)", "{10}", " in [", "Excludes:", "Needs:"):
                 self.assertNotIn(note, shown, command)
+
+    def test_names_what_was_not_expected_and_what_is_close(self):
+        for words, said in ((("pse",), "pse: there is no such command (did you mean pause?)"),
+                            (("xyzzy",), "xyzzy: there is no such command"),
+                            (("config", "more"), "more: not expected; `cuvmm config --help`"),
+                            (("top", "--sotr", "live"), "--sotr: not expected (did you mean --sort?)"),
+                            (("run", "--simm", "--", "true"),
+                             "--simm: not expected (did you mean --sim?); `cuvmm run --help`")):
+            finished = cuvmm(*words)
+            self.assertEqual(finished.returncode, 2)
+            self.assert_one_line(finished.stderr)
+            self.assertTrue(text(finished.stderr).startswith("cuvmm: " + said), text(finished.stderr))
 
     def test_usage_errors_begin_with_the_programs_name(self):
         for words in ((), ("nonsense",), ("stats",), ("run", "--nonsense", "--", "true")):

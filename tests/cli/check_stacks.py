@@ -134,6 +134,7 @@ except ValueError as error:
         trace = self.path("frag.trace")
         cuvmm("run", "--sim=memory=64M", "--stacks=all", "--trace", trace, "--",
               os.path.join(BUILD, "bin", "frag_test"))
+        self.assertNotIn("estimated", self.good("stats", "--top", trace))
         first = self.stacks(trace)[0]
         self.assertEqual(first["at_peak_bytes"], 64 << 20)
         self.assertIn("main (frag_test)", first["places"])
