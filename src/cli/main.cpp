@@ -76,7 +76,7 @@ std::string unexpected(const CLI::App& app) {
   return words.empty() ? "" : words.front();
 }
 
-std::string without_beginning(std::string text, std::string_view beginning) {
+std::string without_beginning(const std::string& text, std::string_view beginning) {
   return text.starts_with(beginning) ? text.substr(beginning.size()) : text;
 }
 

@@ -56,7 +56,7 @@ std::string with_capital(std::string text) {
 
 // "1.20 GiB", or "4.00 KiB more than 1.00 GiB" if both look alike when rounded.
 std::string size_beyond(Size size, Size limit) {
-  const std::string text = print_size(size);
+  std::string text = print_size(size);
   if (size <= limit || text != print_size(limit)) return text;
   return print_size(size - limit) + " more than " + text;
 }
