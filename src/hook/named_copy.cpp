@@ -26,6 +26,18 @@ void NamedCopy::add(CUstream stream) {
   if (known != nullptr) devices_ = devices_.with(known->device);
 }
 
+void NamedCopy::note_extent(const CUDA_MEMCPY2D* copy, size_t& /*before*/, size_t& /*last*/) {
+  if (copy != nullptr) is_empty_ |= copy->WidthInBytes == 0 || copy->Height == 0;
+}
+void NamedCopy::note_extent(const CUDA_MEMCPY3D* copy, size_t& /*before*/, size_t& /*last*/) {
+  if (copy == nullptr) return;
+  is_empty_ |= copy->WidthInBytes == 0 || copy->Height == 0 || copy->Depth == 0;
+}
+void NamedCopy::note_extent(const CUDA_MEMCPY3D_PEER* copy, size_t& /*before*/, size_t& /*last*/) {
+  if (copy == nullptr) return;
+  is_empty_ |= copy->WidthInBytes == 0 || copy->Height == 0 || copy->Depth == 0;
+}
+
 bool NamedCopy::may_name(CUdeviceptr address) {
   Memory& memory = engine_.serving()->memory;
   const auto held = memory.find(address);

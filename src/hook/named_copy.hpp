@@ -62,9 +62,10 @@ class NamedCopy {
   // Call before may_name().
   template <class... Arguments>
   void has_extents(Arguments... arguments) {
-    int left = 0;
-    ((left += std::is_same_v<Arguments, size_t>), ...);
-    (add_extent(arguments, left), ...);
+    size_t last = 1;
+    size_t before = 1;
+    (note_extent(arguments, before, last), ...);
+    is_empty_ |= (traits_.extents > 0 && last == 0) || (traits_.extents > 1 && before == 0);
   }
   // False if the driver would refuse the address natively, were the memory its own.
   bool may_name(CUdeviceptr address);
@@ -86,21 +87,15 @@ class NamedCopy {
   }
   template <class Other>
   void add(const Other&) {}
-  void add_extent(size_t extent, int& left) {
-    if (left-- <= traits_.extents) is_empty_ |= extent == 0;
+  static void note_extent(size_t extent, size_t& before, size_t& last) {
+    before = last;
+    last = extent;
   }
-  void add_extent(const CUDA_MEMCPY2D* copy, int& /*left*/) {
-    if (copy != nullptr) is_empty_ |= copy->WidthInBytes == 0 || copy->Height == 0;
-  }
-  void add_extent(const CUDA_MEMCPY3D* copy, int& /*left*/) { add_extents_of(copy); }
-  void add_extent(const CUDA_MEMCPY3D_PEER* copy, int& /*left*/) { add_extents_of(copy); }
+  void note_extent(const CUDA_MEMCPY2D* copy, size_t& /*before*/, size_t& /*last*/);
+  void note_extent(const CUDA_MEMCPY3D* copy, size_t& /*before*/, size_t& /*last*/);
+  void note_extent(const CUDA_MEMCPY3D_PEER* copy, size_t& /*before*/, size_t& /*last*/);
   template <class Other>
-  void add_extent(const Other&, int& /*left*/) {}
-  template <class Copy>
-  void add_extents_of(const Copy* copy) {
-    if (copy == nullptr) return;
-    is_empty_ |= copy->WidthInBytes == 0 || copy->Height == 0 || copy->Depth == 0;
-  }
+  static void note_extent(const Other&, size_t& /*before*/, size_t& /*last*/) {}
 
   Engine& engine_;
   const CopyTraits traits_;

@@ -99,7 +99,7 @@ class StreamClock final : public StreamOrder {
   void ask_about_frees(int device);
 
   // Whether work of streams that have ended may still be running. True if that is unknown.
-  bool ended_streams_run(CUcontext context);
+  [[gnu::cold]] bool ended_streams_run(CUcontext context);
 
   // Waits for all frees so far on the device's streams, and for other streams' frees of the
   // device's memory. Returns true if any that finished was not known to be done before.
@@ -159,12 +159,12 @@ class StreamClock final : public StreamOrder {
   bool record_on(StreamState& state, CUstream handle, Mark& mark);
   static bool may_run(StreamState& stream);
   void mark_all(StreamState& all);
-  std::optional<Mark> record_on_all(StreamState& all);
-  void record_final_event(const StreamState& stream);
+  [[gnu::cold]] std::optional<Mark> record_on_all(StreamState& all);
+  [[gnu::cold]] void record_final_event(const StreamState& stream);
   enum class PollEffort : std::uint8_t { Sparing, Full };
   void poll(StreamState& state, PollEffort zeal);
   void retire(StreamState& state, Mark& mark);
-  void ask_whether_idle(StreamState& state);
+  [[gnu::cold]] void ask_whether_idle(StreamState& state);
   static CUevent pin(StreamState& state, CUevent event);
   static void unpin(StreamState& state, CUevent event);
   bool is_idle(CUstream handle) const;
