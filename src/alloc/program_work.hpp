@@ -36,8 +36,8 @@ class ProgramWork {
   // own free and break the capture, the driver does the same here. Otherwise it waits for the work
   // of the current context, as in any free.
   CUresult free_as_the_driver_does();
-  // The driver's refusal of a free of the device's memory beside a capture, which breaks the
-  // capture as well. Waits for nothing.
+  // The error with which the driver would refuse to free the device's memory beside a capture. If
+  // it refuses, it also breaks the capture. Never waits.
   CUresult refusal_of_free(CUdevice device) const;
 
  private:

@@ -206,7 +206,7 @@ class StreamClock::PlacedOperations {
 class StreamClock::Operation {
  public:
   enum class Kind : std::uint8_t { Allocation, Free };
-  // `freed`: the bytes that a free is about.
+  // `freed`: how many bytes a free gives back.
   Operation(StreamClock& clock, StreamState& stream, Kind kind, std::uint64_t freed = 0);
   ~Operation();
   Operation(const Operation&) = delete;

@@ -73,8 +73,8 @@ CUresult Operation::granted_behind_others() {
   return record_barrier();
 }
 
-// A mark costs a call of the driver. Only frees of much memory leave one before memory has run
-// short: once it has, it is too late for a mark behind a free.
+// A mark costs a driver call, so until memory runs short only large frees leave one. They have to:
+// an event recorded later would also wait for later work.
 bool StreamClock::leaves_mark(StreamState& stream, std::uint64_t freed) const {
   constexpr std::uint64_t much = std::uint64_t{32} << 20;
   const std::uint64_t since = stream.freed_since_mark.fetch_add(freed, std::memory_order_relaxed);
