@@ -26,6 +26,7 @@ PARTS = {
     "ipc": Part("what it says; contents in the other process"),
     "matrix": Part("results, bitwise", "combination: {}"),
     "memcheck": Part("errors that memcheck finds"),
+    "profilers": Part("what it says; the kernels seen", "training under {}"),
     "runtime": Part("what it says; each allocation in the trace", "by the CUDA runtime, {}"),
     "schedule": Part("what each scenario claims"),
     "served": Part("what each scenario claims"),
