@@ -15,7 +15,7 @@ AREAS = (
     ("their uses, memory managers and settings of cuvmm, each pair of them", ("matrix",)),
     ("CUDA runtime programs, also with memcheck", ("runtime", "memcheck")),
     ("torch_memory_saver, comfy-aimdo and the calls of kvcached, beside cuvmm", ("interposers",)),
-    ("PyTorch's profiler, Nsight Compute, Nsight Systems, over cuvmm", ("profilers",)),
+    ("PyTorch's profiler and Nsight Compute, over cuvmm", ("profilers",)),
     ("random programs: stream order; eight threads for minutes", ("order", "endurance")),
     ("fragmented memory as one block", ("frag_test", "comb")),
     ("small blocks laid out for compaction", ("small_blocks",)),

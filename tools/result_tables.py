@@ -31,7 +31,10 @@ def ratios(one, mode):
 
 
 def figure(data, key):
-    """A figure of a part. What a step takes more, `vmm_over`, is always the median of the rounds."""
+    """A figure of a part, or the element of a list. What a step takes more, `vmm_over`, is always the
+    median of the rounds."""
+    if isinstance(data, list):
+        return data[key]
     mode = key.removesuffix("_over")
     if mode != key and f"{mode}_ms_of_rounds" in data:
         return statistics.median(ratios(data, mode))
