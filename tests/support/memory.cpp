@@ -7,8 +7,13 @@
 namespace cuvmm::test {
 namespace {
 
-// Contents are transferred in pieces, so that a pattern over gibibytes needs little host memory.
-constexpr Size piece_size = 16 * MiB;
+// Contents are transferred in pieces, through memory that is kept: touching new memory for each
+// pattern would take most of a test's time.
+constexpr Size piece_size = 1 * MiB;
+std::vector<std::byte>& kept_piece() {
+  thread_local std::vector<std::byte> piece(piece_size);
+  return piece;
+}
 
 std::uint32_t pattern_word(std::uint64_t seed, std::uint64_t index) {
   std::uint64_t mixed = (index + seed * 0x9E3779B97F4A7C15u) * 0xBF58476D1CE4E5B9u;
@@ -198,7 +203,7 @@ void fill_host_pattern(void* to, Size size, std::uint64_t seed) {
 }
 
 void fill_pattern(CUdeviceptr address, Size size, std::uint64_t seed) {
-  std::vector<std::byte> piece(std::min(size, piece_size));
+  std::vector<std::byte>& piece = kept_piece();
   for (Size done = 0; done < size; done += piece.size()) {
     const Size length = std::min<Size>(piece.size(), size - done);
     fill_words(piece.data(), length, seed, done / sizeof(std::uint32_t));
@@ -207,7 +212,7 @@ void fill_pattern(CUdeviceptr address, Size size, std::uint64_t seed) {
 }
 
 void expect_pattern(CUdeviceptr address, Size size, std::uint64_t seed) {
-  std::vector<std::byte> piece(std::min(size, piece_size));
+  std::vector<std::byte>& piece = kept_piece();
   for (Size done = 0; done < size; done += piece.size()) {
     const Size length = std::min<Size>(piece.size(), size - done);
     ASSERT_CUDA(driver().cuMemcpyDtoH(piece.data(), address + done, length));
