@@ -7,8 +7,8 @@
 namespace cuvmm::test {
 namespace {
 
-// Contents are transferred in pieces, through memory that is kept: touching new memory for each
-// pattern would take most of a test's time.
+// Contents are transferred in pieces, through a buffer that each thread keeps: the pages of a new
+// one would have to be mapped for every pattern.
 constexpr Size piece_size = 1 * MiB;
 std::vector<std::byte>& kept_piece() {
   thread_local std::vector<std::byte> piece(piece_size);

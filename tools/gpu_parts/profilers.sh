@@ -50,8 +50,8 @@ fi
 
 nsys=$(find_tool nsys) || nsys=
 if [[ -n $nsys ]]; then
-  # Its own lines name files and times. A report cannot be made everywhere; the program has then run
-  # under its injection all the same.
+  # Drops its own output, which names files and times. Where it cannot make a report, the program has
+  # still run under its injection.
   by_nsys() {
     timeout 120 "$nsys" profile --trace cuda,nvtx --sample none --cpuctxsw none --force-overwrite true \
       --output "$folder/nsys" "${before[@]}" "${train[@]}" >"$folder/said" 2>&1 || true
