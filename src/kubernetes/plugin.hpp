@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <grpcpp/server.h>
+
 #include <functional>
 #include <memory>
 #include <string>
