@@ -18,6 +18,11 @@ def of_visible_cards(what):
         check=True, capture_output=True, text=True, timeout=60).stdout.splitlines()
 
 
+def visible_card():
+    """NVML's index of the first card that the programs see; cuvmmd manages all of the host's."""
+    return int(of_visible_cards("index")[0])
+
+
 class Bench:
     """A build's programs and the figures of their runs, on the card or on a simulated one."""
 

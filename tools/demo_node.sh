@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs three programs that each need 60% of a card. Natively, two of them run out of memory; with
 # the node's service, all three finish. Runs on a simulated card that they share; exit status 1 if
-# the outcome differs. Usage: demo_node.sh [BUILD [--card]]. With --card, it runs on the real card,
-# where the programs get 24 GiB, and skips the native part, since nothing limits that.
+# the outcome differs. Usage: demo_node.sh [BUILD [--card INDEX]]. With --card, it runs on that real
+# card, where the programs get 24 GiB, and skips the native part, since nothing limits that.
 set -euo pipefail
 build=${1:-build}
 on_card=${2:-}
@@ -17,7 +17,7 @@ tidy_up() {
 trap tidy_up EXIT
 export VMM_NODE_SOCKET=$place/cuvmmd.sock
 if [[ -n $on_card ]]; then
-  sim=() capacity=(--capacity 0=24G) mib=14745
+  sim=() capacity=(--capacity "${3:-0}=24G") mib=14745
 else
   sim=(--sim="card=$card,memory=512M") capacity=() mib=307
 fi

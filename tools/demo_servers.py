@@ -20,6 +20,8 @@ import tempfile
 import time
 import uuid
 
+from card_bench import visible_card
+
 
 class Server:
     def __init__(self, arguments, environment, number, sim):
@@ -75,7 +77,7 @@ def main():
     sim = [] if arguments.card else [f"--sim=card={name},memory={arguments.memory}"]
     with tempfile.TemporaryDirectory() as folder:
         socket = f"{folder}/cuvmmd.sock"
-        capacity = ["--capacity", f"0={arguments.memory}"] if arguments.card else []
+        capacity = ["--capacity", f"{visible_card()}={arguments.memory}"] if arguments.card else []
         service = subprocess.Popen([f"{arguments.build}/bin/cuvmmd", "--socket", socket, *sim,
                                     *capacity, "--log-level", "warning"])
         try:

@@ -38,7 +38,8 @@ class Service(card_bench.Service):
     """cuvmmd with this much of the card's memory; all of a simulated card's."""
 
     def __init__(self, bench, capacity):
-        super().__init__(bench, *([] if bench.sim else ["--capacity", f"0={capacity}"]))
+        self.card = 0 if bench.sim else card_bench.visible_card()
+        super().__init__(bench, *([] if bench.sim else ["--capacity", f"{self.card}={capacity}"]))
 
     def run(self, name, command, *terms, **environment):
         return Program(self, name, command, terms, environment)
@@ -49,7 +50,7 @@ class Service(card_bench.Service):
         observer.say(node.STATE_ASK, node.struct.pack("<H", 1))
         while True:
             kind, body = observer.hear()
-            if kind == node.PLACE and body[16] == 0:
+            if kind == node.PLACE and body[16:21] == node.struct.pack("<BI", 0, self.card):
                 observer.socket.close()
                 return (body[:16], *node.struct.unpack_from("<QQQ", body, 21))
 

@@ -8,24 +8,6 @@ python=${CUVMM_PYTHON:-python3}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-in_all_modes() {  # PROGRAM COMMAND…
-  local program=$1 mode result
-  for mode in native monitor vmm; do
-    echo "-- $program, $mode"
-    result=passed
-    run_in "$mode"
-    if ! "${before[@]}" "${@:2}" | tee "$folder/$mode"; then
-      result=failed status=1
-    elif grep -q '^skipped: ' "$folder/$mode"; then
-      result=skipped
-    elif ! cmp -s "$folder/native" "$folder/$mode"; then
-      result=different status=1
-    fi
-    [[ $result == passed ]] || echo "$result: $program, $mode"
-    tell "$program" "$mode" "$result"
-  done
-}
-
 # Both print addresses and descriptors, which differ between runs. Each fails if contents are wrong.
 for mode in native monitor vmm; do
   echo "-- producer and consumer, $mode"
@@ -41,7 +23,7 @@ done
 
 if nvcc=$(command -v nvcc || command -v /usr/local/cuda/bin/nvcc); then
   if "$nvcc" -std=c++17 -O2 -cudart static -o "$folder/ipc_runtime" tests/gpu/ipc_runtime.cu; then
-    in_all_modes "the runtime's IPC calls" "$folder/ipc_runtime"
+    in_all_modes "the runtime's IPC calls" in_mode "$folder/ipc_runtime"
   else
     echo "failed: nvcc"; status=1
   fi
@@ -51,15 +33,15 @@ fi
 
 if "$python" -c 'import torch' 2>/dev/null; then
   torch=("$python" -B tests/gpu/ipc_torch.py)
-  in_all_modes "torch.multiprocessing" "${torch[@]}" tensors
+  in_all_modes "torch.multiprocessing" in_mode "${torch[@]}" tensors
   # torch.multiprocessing shares memory of PyTorch's own cache; natively, it refuses without the
   # cache.
-  in_all_modes "tensors without the caching allocator" "${torch[@]}" uncached
+  in_all_modes "tensors without the caching allocator" in_mode "${torch[@]}" uncached
   # NCCL with its own chunks, and with served memory through IPC handles.
-  in_all_modes "NCCL's all-reduce on two cards" "${torch[@]}" all_reduce
-  in_all_modes "NCCL's all-reduce on two cards, by IPC handles" env NCCL_CUMEM_ENABLE=0 "${torch[@]}" all_reduce
+  in_all_modes "NCCL's all-reduce on two cards" in_mode "${torch[@]}" all_reduce
+  in_all_modes "NCCL's all-reduce on two cards, by IPC handles" in_mode env NCCL_CUMEM_ENABLE=0 "${torch[@]}" all_reduce
   in_all_modes "NCCL's user buffers, symmetric windows and graphs; PyTorch's symmetric memory" \
-    "$python" -B tests/gpu/nccl_memory.py
+    in_mode "$python" -B tests/gpu/nccl_memory.py
 else
   echo "skipped: torch.multiprocessing and NCCL: no PyTorch"
 fi

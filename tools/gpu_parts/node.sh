@@ -13,6 +13,8 @@ tidy_up() {
 }
 trap tidy_up EXIT
 export VMM_NODE_SOCKET=$place/cuvmmd.sock
+source tools/common.sh
+card=$(of_visible_cards index | head -n 1)  # cuvmmd manages all cards of the host, and we use one
 
 if python3 -c 'import torch' 2>/dev/null; then
   cat >"$place/copies.py" <<'COPIES'
@@ -39,7 +41,7 @@ COPIES
   cat "$place/out.txt" "$place/in.txt" | tee -a "$log"
 fi
 
-build/bin/cuvmmd --socket "$VMM_NODE_SOCKET" --capacity 0=12G 2>"$place/service.log" &
+build/bin/cuvmmd --socket "$VMM_NODE_SOCKET" --capacity "$card=12G" 2>"$place/service.log" &
 service=$!
 for _ in {1..600}; do [[ -S $VMM_NODE_SOCKET ]] && break || sleep 0.05; done
 programs=()
@@ -53,7 +55,7 @@ sed -n 's/^.* \([AB] gave .*\)$/\1/p' "$place/service.log" | tee -a "$log"
 kill "$service" && wait "$service" || true
 service=
 
-tools/demo_node.sh build --card 2>&1 | tee -a "$log" || status=1
+tools/demo_node.sh build --card "$card" 2>&1 | tee -a "$log" || status=1
 python3 -B tools/demo_servers.py build --card --memory 12G --mib 8192 --servers 4 --rest 2 \
   --json "$place/servers.json" || status=1
 "${CUVMM_PYTHON:-python3}" -B tools/node_figures.py build --details "$place/figures.json" || status=1
