@@ -37,7 +37,7 @@ def of(runs, figure):
 
 
 def table(found):
-    print("| cards | | jobs that run, a card | memory served | median wait | 95% wait | stalled |")
+    print("| cards | | jobs per card | memory served | median wait | p95 wait | stalled |")
     print("|---|---|---|---|---|---|---|")
     for (cards, sharing), runs in sorted(found.items(),
                                          key=lambda item: (item[0][0], list(NAMES).index(item[0][1]))):

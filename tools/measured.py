@@ -52,7 +52,7 @@ def shown(value, unit):
 
 
 def goals():
-    """Returns what, goal, measured, whether it is kept (None: not measured) and the file of each goal."""
+    """Returns what, goal, measured, whether it is met (None: not measured) and the file of each goal."""
     rows = []
     for goal in json.loads(GOALS.read_text(encoding="utf-8")):
         file = RESULTS / goal["file"]
@@ -62,27 +62,27 @@ def goals():
             data = follow(json.loads(file.read_text(encoding="utf-8")), steps)
             times = goal.get("times", 1)
             value = figure(data, key) * times
-            kept = value <= goal["most"] if "most" in goal else value >= goal["least"]
+            met = value <= goal["most"] if "most" in goal else value >= goal["least"]
             measured = with_spread({**data, key: figure(data, key)}, key, lambda value: shown(value * times, unit)) + unit
         except (OSError, KeyError, IndexError, TypeError):
-            measured, kept = "not measured", None
+            measured, met = "not measured", None
         bound = f"≤ {number(goal['most'])}" if "most" in goal else f"≥ {number(goal['least'])}"
-        rows.append((goal["what"], bound + unit, measured, kept, f"`{goal['file']}`"))
+        rows.append((goal["what"], bound + unit, measured, met, f"`{goal['file']}`"))
     return rows
 
 
 def all_goals():
     words = {True: "yes", False: "**no**", None: ""}
-    return table(["What", "Goal", "Measured", "Kept", "From"],
-                 [(*row, words[kept], file) for *row, kept, file in goals()])
+    return table(["What", "Goal", "Measured", "Met", "From"],
+                 [(*row, words[met], file) for *row, met, file in goals()])
 
 
 def missed_goals():
     rows = goals()
-    missed = [(*row, file) for *row, kept, file in rows if not kept]
+    missed = [(*row, file) for *row, met, file in rows if not met]
     others = measured_summary.missed_by_parts(RESULTS)
-    return f"{len(rows) - len(missed)} of {len(rows)} goals are kept ([all of them]({FIGURES_LINK}#goals)). " \
-           "The others are\nmissed, and so are those of the last rows, which parts of `./dev gpu-test` set themselves:\n\n" \
+    return f"{len(rows) - len(missed)} of {len(rows)} goals are met ([all of them]({FIGURES_LINK}#goals)). " \
+           "The table lists the others,\nand then those that parts of `./dev gpu-test` set themselves and missed.\n\n" \
            + table(["What", "Goal", "Measured", "From"], [*missed, *others])
 
 
@@ -158,9 +158,9 @@ compared; [every figure]({FIGURES_LINK}) is there, beside the raw output. To mea
 
 ## Cost of a step
 
-Step times natively and under cuvmm, in turns, from the worst to the best. A figure is the median over the rounds of
-the step's time compared with the native one of the same round; the brackets have the quartiles, of the native times
-too: where those are far apart, the machine was busy with other work. A single round says little.
+Step times, measured natively and under cuvmm in alternation; largest overhead first. Each overhead is the median, over
+the rounds, of the ratio to the native time of the same round; quartiles are in parentheses. If the quartiles of the
+native times are far apart, the machine was busy with other work. A single round says little.
 
 {measured_summary.costs(RESULTS)}
 ## Goals
@@ -168,15 +168,15 @@ too: where those are far apart, the machine was busy with other work. A single r
 {missed_goals()}
 ## Same results
 
-Programs natively and under cuvmm. Those of one machine with the same outcome share a row here and have
-[one each]({FIGURES_LINK}#same-results) beside the raw data. If it does not say `same`,
-[limits.md]({same_results.WHY}) says why.
+Results of programs under cuvmm, compared with native runs. Programs with the same outcome on one machine share a row;
+[figures.md]({FIGURES_LINK}#same-results) has a row for each. [limits.md]({same_results.WHY})
+explains every entry other than `same`.
 
 {table([*same_results.HEADS[:-1], "On"], rows)}
 ## Which code
 
-Each part names the state of `src` and `include` that it ran with, a digest of the two folders. Figures of another
-state than that of most parts are older or newer.
+Each part records a digest of `src` and `include` as they were when it ran. Parts with the same digest ran the same
+code; figures of parts with different digests are not strictly comparable.
 
 {measured_summary.sources(RESULTS)}
 ## Raw data
@@ -189,8 +189,8 @@ def all_figures():
         f"{HEAD}# All figures\n\n[docs/measured.md](../../docs/measured.md) is the summary. "
         "`./dev gpu-test` and `./dev bench` write the files that these tables come from.\n\n## Goals\n\n",
         all_goals(),
-        "\n## Same results\n\nPrograms natively and under cuvmm. If it does not say `same`, "
-        f"[limits.md]({same_results.WHY}) says why.\n\n",
+        "\n## Same results\n\nResults of programs under cuvmm, compared with native runs. "
+        f"[limits.md]({same_results.WHY}) explains every entry other than `same`.\n\n",
         same_results_table(RESULTS),
     ]
     for machine in sorted(path for path in RESULTS.iterdir() if path.is_dir()):

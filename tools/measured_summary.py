@@ -134,7 +134,8 @@ def missed_by_parts(results):
             # As for other goals, so that a ratio just beyond its goal differs from it.
             shown = f"{value:.3f}" if not unit and 0.5 < value < 2 else number(value)
             measured = f"{shown} {unit}".strip()
-            rows.append((one["what"], one["goal"], measured, f"`{file.relative_to(results)}`"))
+            goal = one["goal"].replace("<=", "≤").replace(">=", "≥")
+            rows.append((one["what"], goal, measured, f"`{file.relative_to(results)}`"))
     return rows
 
 

@@ -27,7 +27,7 @@ GATHERING = {"cuvmm.h", "cuvmm.hpp"}  # they only include the other headers
 
 HEAD = """<!-- SPDX-License-Identifier: Apache-2.0 -->
 <!-- Made by tools/reference.py of include/cuvmm; a test compares. -->
-# The interface
+# API reference
 
 The declarations of the public C and C++ headers. For an overview see [library.md](library.md).
 `#include <cuvmm/cuvmm.h>` or `<cuvmm/cuvmm.hpp>` includes all of them except the simulated driver's.

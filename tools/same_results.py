@@ -20,16 +20,16 @@ class Part:
 
 PARTS = {
     "endurance": Part("every word read", "random work, {}"),
-    "frag_test": Part("the answer, and all contents"),
+    "frag_test": Part("the result, and all contents"),
     "frameworks": Part("results, bitwise"),
     "frameworks_more": Part("results, bitwise"),
-    "ipc": Part("what it says; contents in the other process"),
+    "ipc": Part("output; contents in the other process"),
     "matrix": Part("results, bitwise", "combination: {}"),
     "memcheck": Part("errors that memcheck finds"),
-    "profilers": Part("what it says; the kernels seen", "training under {}"),
-    "runtime": Part("what it says; each allocation in the trace", "by the CUDA runtime, {}"),
-    "schedule": Part("what each scenario claims"),
-    "served": Part("what each scenario claims"),
+    "profilers": Part("output; the kernels seen", "training under {}"),
+    "runtime": Part("output; each allocation in the trace", "by the CUDA runtime, {}"),
+    "schedule": Part("the scenarios' assertions"),
+    "served": Part("the scenarios' assertions"),
 }
 OF_ITS_MODE = ("program", "mode", "result")  # all other fields must equal the native ones
 
@@ -113,6 +113,6 @@ def rows_of(name, details, source):
     """Returns the rows of a part. `source` is the file and commit that they come from."""
     part = PARTS[name]
     verdicts = {part.names.format(program): of_modes for program, of_modes in verdicts_of(details).items()}
-    verdicts = verdicts or {f"the part {name}": dict.fromkeys(MODES, "not told")}
+    verdicts = verdicts or {f"the part {name}": dict.fromkeys(MODES, "not recorded")}
     return [[program, part.compares, *(cell(of_modes.get(mode, "not run")) for mode in MODES), source]
             for program, of_modes in verdicts.items()]

@@ -182,7 +182,7 @@ class Table(unittest.TestCase):
 
     def test_a_part_in_an_older_format_is_not_reported(self):
         for part, details in (("frag_test", None), ("ipc", {"benchmarks": []}), ("served", {"tests": 2076})):
-            self.assertEqual(verdicts(part, details), {f"the part {part}": ("not told", "not told")})
+            self.assertEqual(verdicts(part, details), {f"the part {part}": ("not recorded", "not recorded")})
 
     def test_any_difference_links_to_the_limits_and_names_its_commit(self):
         with tempfile.TemporaryDirectory() as folder:

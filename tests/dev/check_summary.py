@@ -78,7 +78,7 @@ class Summary(unittest.TestCase):
         self.put("a", "gputime", figures=[{"what": "the p99, natively", "value": 4, "goal": None, "holds": True},
                                           {"what": "the same alone", "value": 2, "goal": "<= 1", "holds": False}])
         self.assertEqual(measured_summary.missed_by_parts(self.results),
-                         [("the p99 alone", "<= 1", "2", "`a/gputime.json`")])
+                         [("the p99 alone", "≤ 1", "2", "`a/gputime.json`")])
 
     def test_programs_of_a_machine_with_the_same_outcome_share_a_row(self):
         rows = [["one, torch 2.0+cu1", "words", "same", "same", "`a/x.json`, c"],
