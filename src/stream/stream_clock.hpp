@@ -39,10 +39,10 @@ class Horizon {
 // states the rules.
 //
 // A thread records cuvmm's events on a stream only while it submits an operation to that stream,
-// ends it, or frees memory behind all work of the context. Recording waits while the stream's
-// launch queue is full, and on the legacy stream it delays every blocking stream. A caller that
-// needs to know more about a stream's progress requests marks, which the stream's next frees then
-// leave.
+// ends it, is about to capture it, or frees memory behind all work of the context. Recording waits
+// while the stream's launch queue is full, and on the legacy stream it delays every blocking
+// stream. A caller that needs to know more about a stream's progress requests marks, which the
+// stream's next frees then leave.
 //
 // The hooks report the program's own calls, after the driver's answer unless stated otherwise.
 class StreamClock final : public StreamOrder {

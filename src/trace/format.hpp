@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The layout of a trace file, version 1, described in docs/internals/trace_format.md. All numbers
-// are little-endian; everything begins at a multiple of 64 bytes, so that a reader can resume after
-// damage.
+// are little-endian. The header, blocks and records begin at multiples of 64 bytes, so that a
+// reader can resume after damage.
 #pragma once
 
 #include <cstddef>

@@ -14,8 +14,8 @@ std::vector<Location> ChunkStore::Impl::spill_places() const {
   return places;
 }
 
-// Prefers a free chunk at any place to a new one at the best place: pinning memory takes a hundred
-// times as long as mapping it.
+// Takes a free chunk at any place before it creates one: pinning memory takes a hundred times as
+// long as mapping it.
 Result<ChunkRef> ChunkStore::Impl::take_spilled(Size size, Export exportable) {
   const std::vector<Location> places = spill_places();
   if (!places.empty()) has_spilled_.store(true, std::memory_order_relaxed);
