@@ -11,6 +11,7 @@ namespace cuvmm::sim {
 namespace {
 
 constexpr Size sparse_file_size = Size{1} << 60;
+constexpr Size most_kept = 256 * MiB;
 
 int new_memory_file(const char* name, Size size) {
   const int file = memfd_create(name, MFD_CLOEXEC);
@@ -34,11 +35,31 @@ int Backing::file() {
 
 Extent Backing::take(Size size) {
   if (!has_backing()) return {.file = -2, .offset = 0, .size = size};
+  {
+    const std::lock_guard holding{lock_};
+    if (const auto kept = kept_.extract(size); !kept.empty()) {
+      kept_bytes_ -= size;
+      return kept.mapped();
+    }
+  }
   const int where = file();
   return {.file = where, .offset = next_offset_.fetch_add(size), .size = size};
 }
 
 void Backing::give_back(const Extent& extent) {
+  if (extent.file < 0) return;
+  {
+    const std::lock_guard holding{lock_};
+    if (extent.size <= most_kept - kept_bytes_) {
+      kept_.emplace(extent.size, extent);
+      kept_bytes_ += extent.size;
+      return;
+    }
+  }
+  empty(extent);
+}
+
+void Backing::empty(const Extent& extent) {
   if (extent.file < 0) return;
   fallocate(extent.file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
             static_cast<off_t>(extent.offset), static_cast<off_t>(extent.size));

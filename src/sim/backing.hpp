@@ -2,23 +2,32 @@
 #pragma once
 
 #include <atomic>
+#include <map>
+#include <mutex>
 
 #include "sim/views.hpp"
 
 namespace cuvmm::sim {
 
-// The bytes behind the chunks of one device or of the host: one sparse memory file. Offsets are
-// never reused, so the file cannot fragment; freed extents become holes.
+// The bytes behind the chunks of one device or of the host: one sparse memory file. Freed extents
+// become holes at offsets that are never used again, so the file cannot fragment. Some are kept
+// instead, for the next chunks of their size, which get the old contents, as they may on a card:
+// most of a test's time would go into new pages.
 class Backing {
  public:
   // Returns an extent whose `file` is -1 if the system cannot create a memory file.
   Extent take(Size size);
   void give_back(const Extent& extent);
+  // Makes a hole of an extent that its owner will use again.
+  static void empty(const Extent& extent);
 
  private:
   int file();
   std::atomic<int> file_{-1};
   std::atomic<std::uint64_t> next_offset_{0};
+  std::mutex lock_;  // guards what follows
+  std::multimap<Size, Extent> kept_;
+  Size kept_bytes_ = 0;
 };
 
 // A separate file for memory that is shared with another process.

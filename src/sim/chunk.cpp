@@ -112,7 +112,7 @@ void Chunk::adopt_own_file(const Extent& extent) {
 
 Extent Chunk::leave_bytes() {
   const Extent left = extent_;
-  device_->backing().give_back(left);
+  Backing::empty(left);
   extent_.file = -1;
   return left;
 }
