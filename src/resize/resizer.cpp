@@ -105,13 +105,18 @@ CUresult Resizer::before(Caller caller) {
 }
 
 // If a copy is still deferred after the announcement, there was no memory for it. Waits for all
-// work that must precede the copy; after that, any stream can run it.
+// work that must precede the copy; after that, any stream can run it. Not under the lock, because
+// another thread may have to end that work.
 void Resizer::stream_ends(CUstream stream) {
+  const auto is_pending_there = [&] { return pending_ && pending_->stream == stream; };
   if (!is_pending()) return;
-  const Holding holding{lock_};
-  if (!pending_ || pending_->stream != stream) return;
+  {
+    const Holding holding{lock_};
+    if (!is_pending_there()) return;
+  }
   dependencies_.driver.cuStreamSynchronize(stream);
-  pending_->stream = CU_STREAM_LEGACY;
+  const Holding holding{lock_};
+  if (is_pending_there()) pending_->stream = CU_STREAM_LEGACY;
 }
 
 // Backs blocks that were handed out without memory. If there is none, the promise remains.
