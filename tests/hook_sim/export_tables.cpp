@@ -94,14 +94,14 @@ void hold_unseen(CUstream stream, CUdeviceptr word) {
 TEST(ExportTablesDeathTest, AnUnknownOneEndsHookCoverageAndIsNamed) {
   open_driver();
   const bool is_served = Engine::get()->serving() != nullptr;
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(use_an_unknown_table(), ::testing::ExitedWithCode(0),
               is_served ? "6375766D-6D20-7369-6D75-6C6174696F6E" : "");
 }
 
 // Through the third door.
 TEST(ExportTablesDeathTest, AnUnknownOneEndsHookCoverageThroughAnyDoor) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   const auto ask = [] {
     void* found = nullptr;
     CUdriverProcAddressQueryResult status{};

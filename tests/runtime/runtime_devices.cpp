@@ -117,7 +117,7 @@ TEST_F(RuntimeDevices, FlagsAndLimitsAreKept) {
 }
 
 TEST(RuntimeStartDeathTest, ADriverWithoutThePrivateTablesIsRefused) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(start_without_a_table(), ::testing::ExitedWithCode(0), "");
 }
 
@@ -134,7 +134,7 @@ const void* table_of(const char (&id)[17]) {
 
 // The log says so once, however often the table is requested.
 TEST(RuntimeTablesDeathTest, AMissingOneIsNamed) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   const std::string name = "private table 6E6F626F-6479-206B-6E6F-7773206D6521";
   const auto ask = [&] {
     char path[] = "/tmp/cuvmm-runtime-tables-XXXXXX";
@@ -155,7 +155,7 @@ TEST(RuntimeTablesDeathTest, AMissingOneIsNamed) {
 }
 
 TEST(RuntimeTablesDeathTest, AnEntryThatIsNotSimulatedRefusesByName) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   const auto call = [] {
     const auto* table = static_cast<Entry const*>(
         table_of("\x6B\xD5\xFB\x6C\x5B\xF4\xE7\x4A\x89\x87\xD9\x39\x12\xFD\x9D\xF9"));

@@ -171,7 +171,7 @@ int answer_to_launch(FatBinaryWriter& binary, const char* name) {
 }
 
 TEST(RuntimeKernelsDeathTest, MachineCodeAloneIsRefusedWithAdvice) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   FatBinaryWriter binary;
   binary.add(ImageKind::MachineCode, 90,
              "\x7f"
@@ -182,7 +182,7 @@ TEST(RuntimeKernelsDeathTest, MachineCodeAloneIsRefusedWithAdvice) {
 }
 
 TEST(RuntimeKernelsDeathTest, AnUnknownInstructionIsRefusedByName) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   FatBinaryWriter binary;
   binary.add(ImageKind::Ptx, 80, unknown_ptx, Packing::Plain);
   EXPECT_EXIT(std::_Exit(answer_to_launch(binary, "copies_in_the_background")),
@@ -190,7 +190,7 @@ TEST(RuntimeKernelsDeathTest, AnUnknownInstructionIsRefusedByName) {
 }
 
 TEST(RuntimeKernelsDeathTest, AnAddressWithoutMemoryIsReportedWithItsThread) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   const auto launch = [] {
     FatBinaryWriter binary;
     binary.add(ImageKind::Ptx, 52, add_vectors_ptx, Packing::Plain);
@@ -223,7 +223,7 @@ TEST(RuntimeKernelsDeathTest, AnAddressWithoutMemoryIsReportedWithItsThread) {
 }
 
 TEST(RuntimeKernelsDeathTest, AnUndefinedVariableIsNamed) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(
       launch_and_expect("ld.global.u32 %r1, [elsewhere];\n",
                         ".extern .global .align 4 .u32 elsewhere;\n", cudaErrorNotSupported),
@@ -231,7 +231,7 @@ TEST(RuntimeKernelsDeathTest, AnUndefinedVariableIsNamed) {
 }
 
 TEST(RuntimeKernelsDeathTest, AnUndefinedAddressIsNamed) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(launch_and_expect("", ".global .align 8 .u64 pointer[2] = {0, elsewhere};\n",
                                 cudaErrorNotSupported),
               ::testing::ExitedWithCode(0), "cannot find elsewhere, whose address pointer begins");
@@ -243,7 +243,7 @@ TEST(RuntimeKernelsDeathTest, ManagedVariablesLargerThanTheHostAreRefused) {
   if (static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * page >= bytes) {
     GTEST_SKIP() << "this host has the memory";
   }
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(
       launch_and_expect("", ".global .attribute(.managed) .align 32 .v4 .b64 huge[17179869184];\n",
                         cudaErrorMemoryAllocation),
@@ -260,7 +260,7 @@ constexpr char call_through_pointer[] = R"(
 )";
 
 TEST(RuntimeKernelsDeathTest, ACallOfNoFunctionIsReportedWithItsThread) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(
       launch_and_expect(std::string{"mov.u64 %rd1, 4096;\n"} + call_through_pointer, "",
                         cudaErrorIllegalInstruction),
@@ -269,7 +269,7 @@ TEST(RuntimeKernelsDeathTest, ACallOfNoFunctionIsReportedWithItsThread) {
 }
 
 TEST(RuntimeKernelsDeathTest, ARecursiveFunctionWithLocalVariablesIsRefusedByName) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   const std::string function = R"(
 .func endless()
 {
@@ -285,7 +285,7 @@ TEST(RuntimeKernelsDeathTest, ARecursiveFunctionWithLocalVariablesIsRefusedByNam
 }
 
 TEST(RuntimeKernelsDeathTest, CallsThatNeverEndAreStopped) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(
       launch_and_expect("call endless;\n", ".func endless()\n{\n  call endless;\n  ret;\n}\n",
                         cudaErrorLaunchFailure),
@@ -297,7 +297,7 @@ constexpr char heap_functions[] =
     ".extern .func free(.param .b64 place);\n";
 
 TEST(RuntimeKernelsDeathTest, FreeOfWhatMallocDidNotReturnIsReported) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(launch_and_expect(R"(
   {
     .param .b64 place;
@@ -312,7 +312,7 @@ TEST(RuntimeKernelsDeathTest, FreeOfWhatMallocDidNotReturnIsReported) {
 
 // Each of 32 threads requests one MiB of 8: some get none, and trap.
 TEST(RuntimeKernelsDeathTest, AFullHeapGivesNullPointers) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   EXPECT_EXIT(launch_and_expect(R"(
   {
     .param .b64 size;
