@@ -30,8 +30,7 @@ endif()
 # They call nothing of cuvmm's, so that they build against any runtime's headers.
 file(GLOB runtime_tests CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/runtime/*.cpp")
 function(cuvmm_runtime_tests name headers library)
-  # Newer releases ship this header in a separate Python package, for the building machine.
-  if(CMAKE_CROSSCOMPILING OR NOT EXISTS "${library}" OR NOT (EXISTS "${headers}/crt/host_defines.h" OR EXISTS "${headers}/host_defines.h"))
+  if(CMAKE_CROSSCOMPILING OR NOT EXISTS "${library}" OR NOT EXISTS "${headers}/cuda_runtime_api.h" OR NOT CUVMM_CRT_HEADERS)
     add_test(NAME runtime.${name} COMMAND "${CMAKE_COMMAND}" -E echo
       "skipped: runtime.${name}: this runtime is not installed (./dev test installs it)")
     set_tests_properties(runtime.${name} PROPERTIES SKIP_REGULAR_EXPRESSION "^skipped: ")
@@ -44,7 +43,7 @@ function(cuvmm_runtime_tests name headers library)
   add_executable(cuvmm_runtime_${name}_tests ${runtime_tests})
   cuvmm_checked_less(cuvmm_runtime_${name}_tests)
   target_include_directories(cuvmm_runtime_${name}_tests PRIVATE "${CMAKE_CURRENT_SOURCE_DIR}")
-  target_include_directories(cuvmm_runtime_${name}_tests SYSTEM PRIVATE "${headers}")
+  target_include_directories(cuvmm_runtime_${name}_tests SYSTEM PRIVATE "${headers}" "${CUVMM_CRT_HEADERS}")
   target_link_libraries(cuvmm_runtime_${name}_tests PRIVATE
     "${library}" cuvmm_compile lz4 zstd GTest::gtest GTest::gtest_main Threads::Threads ${CMAKE_DL_LIBS} rt)
   get_filename_component(folder "${library}" DIRECTORY)
@@ -65,6 +64,8 @@ set(fetched_runtimes "${PROJECT_SOURCE_DIR}/.venv/runtimes")
 set(runtime_11 "${fetched_runtimes}/nvidia-cuda-runtime-cu11-11.8.89/nvidia/cuda_runtime")
 set(runtime_12 "${fetched_runtimes}/nvidia-cuda-runtime-cu12-12.9.79/nvidia/cuda_runtime")
 set(runtime_13 "${fetched_runtimes}/nvidia-cuda-runtime-13.0.96/nvidia/cu13")
+# The packages of runtimes 11 and 12 lack the headers in crt/. Those of 13 declare the same.
+find_path(CUVMM_CRT_HEADERS crt/host_defines.h HINTS "${CUVMM_CUDA_INCLUDE}" "${runtime_13}/include" NO_DEFAULT_PATH)
 cuvmm_runtime_tests(11 "${runtime_11}/include" "${runtime_11}/lib/libcudart.so.11.0")
 cuvmm_runtime_tests(12 "${runtime_12}/include" "${runtime_12}/lib/libcudart.so.12")
 cuvmm_runtime_tests(12_static "${runtime_12}/include" "${runtime_12}/lib/libcudart_static.a")
