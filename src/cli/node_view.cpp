@@ -90,7 +90,7 @@ std::string print_state(const NodeView& view, const ClientState& client) {
   if (client.is_stalled) return "stalled";
   if (is_off_devices(view, client.client)) return "off card";
   if (client.has_turn) return "turn";
-  return client.is_idle ? "idle" : "busy";
+  return client.is_idle ? "idle" : "running";
 }
 
 std::string print_limit(Size limit) {

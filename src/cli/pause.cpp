@@ -23,6 +23,7 @@
 #include "cli/launched.hpp"
 #include "cli/output.hpp"
 #include "share/control.hpp"
+#include "share/process.hpp"
 #include "share/system_error.hpp"
 
 namespace cuvmm::cli {
@@ -202,6 +203,12 @@ int tell_one(const PauseRequest& request, int process, Duration timeout, nlohman
   if (!request.all && !is_running(process)) {
     constexpr const char* why = "no such process";
     all.push_back(as_json(process, Error{.kind = ErrorKind::NotFound, .subject = why}));
+    return complain(process, why);
+  }
+  if (share::state_of(process).is_stopped) {
+    constexpr const char* why =
+        "the process is stopped and cannot answer; `kill -CONT` continues it";
+    all.push_back(as_json(process, Error{.kind = ErrorKind::NotAvailable, .subject = why}));
     return complain(process, why);
   }
   std::optional<checkpoint::Libraries> libraries;

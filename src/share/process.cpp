@@ -38,7 +38,9 @@ ProcessState state_of(pid_t process) {
           &state, &start) != 2) {
     return {};
   }
-  return {.runs = state != 'Z' && state != 'X', .start_ticks = start};
+  return {.runs = state != 'Z' && state != 'X',
+          .is_stopped = state == 'T' || state == 't',
+          .start_ticks = start};
 }
 
 std::optional<ProcessIdentity> identity_of(pid_t process) {

@@ -14,6 +14,7 @@ std::uint64_t namespace_of_processes();
 
 struct ProcessState {
   bool runs = false;              // it exists and is not a zombie
+  bool is_stopped = false;        // by a signal or a debugger
   std::uint64_t start_ticks = 0;  // start time, since boot
 };
 ProcessState state_of(pid_t process);

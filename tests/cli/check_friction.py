@@ -49,6 +49,19 @@ class Pausing(CliTest):
         finished = cuvmm("pause", 99999999, 99999999, env=self.surroundings)
         self.assertEqual(text(finished.stderr), "cuvmm: 99999999: no such process\n")
 
+    def test_a_stopped_process_is_refused_at_once(self):
+        program = subprocess.Popen(["sleep", "60"])
+        self.addCleanup(program.wait)
+        self.addCleanup(program.kill)
+        program.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, program.pid, os.WSTOPPED | os.WNOWAIT)
+        for command in ("pause", "resume"):
+            finished = cuvmm(command, program.pid, env=self.surroundings)
+            self.assertEqual(finished.returncode, 1)
+            self.assertEqual(text(finished.stderr),
+                             f"cuvmm: {program.pid}: the process is stopped and cannot answer; "
+                             "`kill -CONT` continues it\n")
+
     def test_pausing_all_of_no_processes_says_how_to_start_one(self):
         finished = cuvmm("pause", "--all", env=self.surroundings)
         self.assertEqual(finished.returncode, 0)
@@ -190,7 +203,7 @@ class Running(CliTest):
         out, into = os.pipe()
         self.addCleanup(os.close, out)
         # Nothing reads what the program has filled, so the command waits to write its summary there.
-        fill = f"'{BUILD}/bin/vector_add' >/dev/null; head -c 65536 /dev/zero >&2"
+        fill = f"'{FRAG}' >/dev/null 2>&1; head -c 65536 /dev/zero >&2"
         ended_program = subprocess.Popen(
             [CUVMM, "run", "--sim=memory=16M", "--trace", self.path("t"), "--", "bash", "-c", fill],
             stderr=into, stdin=subprocess.DEVNULL)
