@@ -6,6 +6,7 @@
 set -euo pipefail
 root=$1
 [[ $(id -u) == 0 ]] || { echo "skipped: fresh_root: only root makes roots"; exit 0; }
+git -C "$root" rev-parse 2>/dev/null || { echo "skipped: fresh_root: this is no checkout"; exit 0; }
 trial=$(mktemp -d)
 trap 'rm -rf "$trial"' EXIT
 fail() { echo "fresh_root: $*" >&2; cat "$trial/said" >&2; exit 1; }
