@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // VMM_RESIZE=elide: a block may be allocated on the promise of another block's memory. The next
 // call that could notice decides what becomes of the promise.
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include "hook_sim/told.hpp"
 #include "resize/world.hpp"
 
@@ -276,6 +280,40 @@ TEST_F(Promise, OfACopyBehindRunningWorkIsKeptWithoutAWait) {
   flag.set();
   ASSERT_DONE(through_door<Call::cuCtxSynchronize>());
   EXPECT_FALSE(flag.given_up_on());
+  expect_filled(b, percent(30), 1);
+  EXPECT_DONE(free(b));
+  EXPECT_DONE(free(a));
+}
+
+// The end of a stream waits for the work before the copy. Another thread may have to end that work.
+TEST_F(Promise, OfACopyOnAnEndingStreamDoesNotHoldOtherThreads) {
+  CUstream ending = nullptr;
+  ASSERT_DONE(through_door<Call::cuStreamCreate>(&ending, unsigned{CU_STREAM_NON_BLOCKING}));
+  const GivenStream other;
+  const CUdeviceptr a = given_filled(percent(30), 1);
+  const CUdeviceptr rest = given_block(percent(50));
+  ASSERT_DONE(through_door<Call::cuCtxSynchronize>());
+  HostFlag flag;
+  ASSERT_DONE(launch_through_door(kernels_->wait_for_flag, ending, std::uint64_t{flag.address()}));
+  const CUdeviceptr b = given_block(percent(40));
+  ASSERT_DONE(through_door<Call::cuMemcpyDtoDAsync_v2>(b, a, std::size_t{percent(30)}, ending));
+  ASSERT_TRUE(is_pending()) << why_run();
+  CUcontext context = nullptr;
+  ASSERT_DONE(through_door<Call::cuCtxGetCurrent>(&context));
+  std::atomic<bool> begins{false};
+  std::thread ends{[&] {
+    EXPECT_DONE(through_door<Call::cuCtxSetCurrent>(context));
+    begins = true;
+    EXPECT_DONE(through_door<Call::cuStreamDestroy_v2>(ending));
+  }};
+  while (!begins) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds{50});
+  EXPECT_DONE(through_door<Call::cuStreamQuery>(other.get()));
+  EXPECT_FALSE(flag.given_up_on()) << "waited for what waits for this thread";
+  flag.set();
+  ends.join();
+  EXPECT_TRUE(is_pending());
+  EXPECT_DONE(free(rest));
   expect_filled(b, percent(30), 1);
   EXPECT_DONE(free(b));
   EXPECT_DONE(free(a));
