@@ -200,16 +200,14 @@ Answered tell_process(const PauseRequest& request, int process, Duration timeout
 
 // Returns the exit status for this process.
 int tell_one(const PauseRequest& request, int process, Duration timeout, nlohmann::json& all) {
-  if (!request.all && !is_running(process)) {
-    constexpr const char* why = "no such process";
-    all.push_back(as_json(process, Error{.kind = ErrorKind::NotFound, .subject = why}));
+  const auto refuse = [&](ErrorKind kind, const char* why) {
+    all.push_back(as_json(process, Error{.kind = kind, .subject = why}));
     return complain(process, why);
-  }
+  };
+  if (!request.all && !is_running(process)) return refuse(ErrorKind::NotFound, "no such process");
   if (share::state_of(process).is_stopped) {
-    constexpr const char* why =
-        "the process is stopped and cannot answer; `kill -CONT` continues it";
-    all.push_back(as_json(process, Error{.kind = ErrorKind::NotAvailable, .subject = why}));
-    return complain(process, why);
+    return refuse(ErrorKind::NotAvailable,
+                  "the process is stopped and cannot answer; `kill -CONT` continues it");
   }
   std::optional<checkpoint::Libraries> libraries;
   if (request.deep) libraries.emplace(process, checkpoint::Libraries::For::Pause);

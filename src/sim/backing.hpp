@@ -10,9 +10,9 @@
 namespace cuvmm::sim {
 
 // The bytes behind the chunks of one device or of the host: one sparse memory file. Freed extents
-// become holes at offsets that are never used again, so the file cannot fragment. Some are kept
-// instead, for the next chunks of their size, which get the old contents, as they may on a card:
-// most of a test's time would go into new pages.
+// become holes, and their offsets are never used again, so the file cannot fragment. The exception
+// is a bounded number of extents that stay as they are for the next chunks of the same size, whose
+// contents are undefined anyway: page faults on new memory took most of the tests' time.
 class Backing {
  public:
   // Returns an extent whose `file` is -1 if the system cannot create a memory file.

@@ -37,37 +37,27 @@ inline void map_pages([[maybe_unused]] const void* at, [[maybe_unused]] Size siz
 // Surrounds a copy or a set. ThreadSanitizer checks only its first bytes: an access that races with
 // a copy nearly always races with its beginning, and checking the rest took most of the time of the
 // whole test suite.
-#if defined(__SANITIZE_THREAD__)
 class BulkAccess {
  public:
   BulkAccess(void* to, const void* from, Size size) {
     map_pages(to, size, true);
     if (from != nullptr) map_pages(from, size, false);
+#if defined(__SANITIZE_THREAD__)
     constexpr Size watched = 4 * KiB;
     __tsan_write_range(to, std::min(size, watched));
     if (from != nullptr) __tsan_read_range(const_cast<void*>(from), std::min(size, watched));
     AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
     AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+#endif
   }
-  ~BulkAccess() {
+  ~BulkAccess() {  // NOLINT(modernize-use-equals-default): an empty one would be an unused variable
+#if defined(__SANITIZE_THREAD__)
     AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
     AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
-  }
-  BulkAccess(const BulkAccess&) = delete;
-  BulkAccess& operator=(const BulkAccess&) = delete;
-};
-#else
-class BulkAccess {
- public:
-  BulkAccess(void* to, const void* from, Size size) {
-    map_pages(to, size, true);
-    if (from != nullptr) map_pages(from, size, false);
-  }
-  ~BulkAccess() {
-  }  // NOLINT(modernize-use-equals-default): an empty one would be an unused variable
-  BulkAccess(const BulkAccess&) = delete;
-  BulkAccess& operator=(const BulkAccess&) = delete;
-};
 #endif
+  }
+  BulkAccess(const BulkAccess&) = delete;
+  BulkAccess& operator=(const BulkAccess&) = delete;
+};
 
 }  // namespace cuvmm::sim

@@ -53,7 +53,7 @@ trap 'rm -f "$stripped"' EXIT
 strip -o "$stripped" "$library"
 size=$(stat -c %s "$stripped")
 echo "stripped: $size bytes"
-# g++ 11 makes it some 7% larger than the versions after it.
+# g++ 11 makes it about 7% larger than later versions do.
 compiler=$(readelf -p .comment "$library" | sed -nE 's/.*GCC: .* ([0-9]+)\.[0-9.]+.*/\1/p' | head -n 1)
 most=$((most_mib * 1024 * 1024))
 ((${compiler:-12} >= 12)) || most=$((most + most / 10))
