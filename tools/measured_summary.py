@@ -69,23 +69,33 @@ def outcome(parts):
 
 def frameworks_of(machines):
     """Returns the names and versions of all frameworks, such as "PyTorch 2.11.0+cu130"."""
-    versions = {one["version"] for parts in machines for part in parts.values() for one in
+    versions = {one["version"] for parts in machines for _, part in parts for one in
                 (workloads_of(part) if part["part"].startswith("frameworks") else [])}
     return ", ".join(f"{name} {version.partition(' ')[2]}" for package, name in FRAMEWORKS.items()
                      for version in sorted(versions) if version.startswith(package + " "))
 
 
+def machines_of(results):
+    """Returns a list of all parts for each machine. `CARD-one-of-N` has parts that ran on a card of CARD's
+    model in a machine with several, where mapping takes longer: another folder, but the same column."""
+    machines = {}
+    for path in sorted(path for path in results.iterdir() if path.is_dir()):
+        if parts := parts_of(path):
+            machines.setdefault(path.name.partition("-one-of-")[0], []).extend(parts.items())
+    return list(machines.values())
+
+
 def where_it_ran(results):
-    machines = [parts for path in sorted(results.iterdir()) if path.is_dir() and (parts := parts_of(path))]
+    machines = machines_of(results)
     cards, drivers = [], []
     for parts in machines:
-        cards.append(next(iter(parts.values()))["card"].partition(", one of ")[0].replace(" x ", " × "))
-        drivers.append(", ".join(sorted({part["driver"] for part in parts.values()})))
+        cards.append(parts[0][1]["card"].partition(", one of ")[0].replace(" x ", " × "))
+        drivers.append(", ".join(sorted({part["driver"] for _, part in parts})))
     known = {name for _, names in AREAS for name in names}
     rows = [["driver", *drivers]]
-    for what, names in (*AREAS, *((name, (name,)) for parts in machines for name in parts
+    for what, names in (*AREAS, *((name, (name,)) for parts in machines for name, _ in parts
                                   if name not in known and name not in ("bench", "calls", "streams"))):
-        cells = [outcome([parts[name] for name in names if name in parts]) for parts in machines]
+        cells = [outcome([part for name, part in parts if name in names]) for parts in machines]
         if any(cells):
             rows.append([what.format(frameworks=frameworks_of(machines)), *cells])
     return table(["", *cards], rows)
