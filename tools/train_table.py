@@ -12,7 +12,7 @@ import sys
 from train_runs import median, paired, read
 
 PEERS = ("native", "expandable", "async")
-RATIOS = ("of_best_peer", "of_own_unlimited")
+RATIOS = ("of_best_peer", "of_own_unlimited", "of_limited_expandable")
 
 
 def over_best_peer(runs, setting):
@@ -22,6 +22,14 @@ def over_best_peer(runs, setting):
         return {"of_best_peer": None}
     best = max(ratios, key=lambda peer: ratios[peer]["of_best_peer"])
     return {**ratios[best], "best_peer": best}
+
+
+def over_limited_expandable(setting, runs):
+    """The ratio to expandable segments with the same limit."""
+    allocator, at, share = setting.partition("@")
+    if not at or allocator == "expandable":
+        return {}
+    return paired("of_limited_expandable", runs[setting], runs.get(f"expandable@{share}", {}))
 
 
 def row(setting, runs, refused, peak):
@@ -38,6 +46,7 @@ def row(setting, runs, refused, peak):
             "total_s": round(median(own, "total_s"), 2),
             **over_best_peer(runs, setting),
             **(paired("of_own_unlimited", own, unlimited) or {"of_own_unlimited": None}),
+            **over_limited_expandable(setting, runs),
         }
     return one
 

@@ -127,6 +127,13 @@ class Table(unittest.TestCase):
         self.assertEqual(rows["cuvmm@1.02"]["of_own_unlimited"], 1.1)
         self.assertEqual(rows["cuvmm@1.02"]["of_own_unlimited_most"], 1.1)
 
+    def test_a_limit_is_compared_with_expandable_segments_under_the_same_limit(self):
+        rows = self.of_rounds(expandable=drifting(5, 5), **{
+            "expandable@1.02": drifting(10, 10), "cuvmm@1.02": drifting(11, 11), "cuvmm@1.005": drifting(12, 12)})
+        self.assertEqual(rows["cuvmm@1.02"]["of_limited_expandable"], 1.1)
+        for other in ("cuvmm@1.005", "expandable@1.02", "expandable"):
+            self.assertNotIn("of_limited_expandable", rows[other])
+
     def test_runs_before_the_first_round_are_ignored(self):
         rows = table(lines_of(took(5), "traced"), f"{ROUND} 1", lines_of(took(10)))
         self.assertEqual(list(rows), ["cuvmm"])
