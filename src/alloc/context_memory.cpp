@@ -79,16 +79,10 @@ void ContextMemory::unpin(Allocation& allocation, std::uint8_t why) {
   }
 }
 
-ContextMemory::Behind ContextMemory::behind(const Allocation& allocation) const {
-  const CUdeviceptr address = allocation.address();
-  const bool is_small = small_->contains(address);
-  const auto mapped = is_small
-                          ? small_->chunks_behind(static_cast<const Block&>(allocation))
-                          : windows_->chunks_behind(static_cast<const WindowBlock&>(allocation));
-  Behind behind{.offset = address % device_.granule(), .chunks = {}};
-  behind.chunks.reserve(mapped.size());
-  for (const MappedChunk& one : mapped) behind.chunks.push_back(one.chunk);
-  return behind;
+ChunksBehind ContextMemory::chunks_behind(const Allocation& allocation) const {
+  const bool is_small = small_->contains(allocation.address());
+  return is_small ? small_->chunks_behind(static_cast<const Block&>(allocation))
+                  : windows_->chunks_behind(static_cast<const WindowBlock&>(allocation));
 }
 
 Result<void> ContextMemory::set_access(const AccessSet& access) {

@@ -37,12 +37,8 @@ class ContextMemory {
 
   void unpin(Allocation& allocation, std::uint8_t why);
 
-  // The chunks in which a pinned allocation lies, in order, and its offset in the first of them.
-  struct Behind {
-    Size offset = 0;
-    std::vector<ChunkRef> chunks;
-  };
-  Behind behind(const Allocation& allocation) const;
+  // The chunks of a pinned allocation.
+  ChunksBehind chunks_behind(const Allocation& allocation) const;
 
   // Sets the access of all devices to the context's memory.
   Result<void> set_access(const AccessSet& access);

@@ -32,10 +32,13 @@ Result<Lending::Block> Lending::borrow(Id id) {
     return Error{.kind = ErrorKind::NotFound, .doing = doing, .subject = "it was freed"};
   }
   Lent& lent = found->second;
-  ContextMemory::Behind behind = lent.owner->behind(*lent.allocation);
+  const ChunksBehind behind = lent.owner->chunks_behind(*lent.allocation);
   if (behind.chunks.empty()) return Error::invalid(doing, "nothing lies behind it");
   ++lent.borrowers;
-  return Block{behind.offset, lent.size, std::move(behind.chunks)};
+  Block block{behind.offset, lent.size, {}};
+  block.chunks.reserve(behind.chunks.size());
+  for (const MappedChunk& one : behind.chunks) block.chunks.push_back(one.chunk);
+  return block;
 }
 
 void Lending::give_back(Id id) {

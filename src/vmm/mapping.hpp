@@ -21,6 +21,13 @@ struct MappedChunk {
   Stretch where() const { return {offset, chunk->size()}; }
 };
 
+// The chunks in which a block lies, in order, and its offset in the first of them, which may begin
+// well before it.
+struct ChunksBehind {
+  Size offset = 0;
+  std::vector<MappedChunk> chunks;
+};
+
 // The chunks behind a reservation, or a stretch of one, and the access to them. Offsets count from
 // the mapping's first address. A mapping always records what the driver really has mapped: it is
 // updated after each driver call, before the next one.

@@ -9,6 +9,7 @@
 #include "spill/placement.hpp"
 #include "support/fault_sweep.hpp"
 #include "support/scale.hpp"
+#include "unit/vmm_world.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -171,6 +172,42 @@ TEST_F(MigrationTest, MemoryOpenInAnotherProcessStays) {
     EXPECT_TRUE(program.memory->held().pin(block.address, pin::legacy_ipc));
   }
   expect_nothing_leaves(program);
+}
+
+// Where another process maps the chunks behind a block, it finds that block and no other.
+void expect_lent(Program& program, const Program::Block& block) {
+  const auto lent = program.memory->lend(block.address, Lending::Secret{1});
+  ASSERT_DONE(lent);
+  {
+    const auto borrowed = program.memory->lending().borrow(lent->id);
+    ASSERT_DONE(borrowed);
+    Size total = 0;
+    for (const ChunkRef& chunk : borrowed->chunks) total += chunk->size();
+    const Size alignment = 2 * MiB;
+    const Reservation addresses =
+        GIVEN_VALUE(Reservation::create(program.driver, total, alignment, alignment));
+    Mapping mapping = Mapping::of(addresses);
+    MapPlan plan;
+    Size offset = 0;
+    for (const ChunkRef& chunk : borrowed->chunks) {
+      plan.map(mapping, offset, chunk, AccessSet::of(0, Access::ReadWrite));
+      offset += chunk->size();
+    }
+    ASSERT_DONE(plan.commit());
+    expect_pattern(mapping.address() + borrowed->offset, block.size, block.seed);
+  }
+  program.memory->lending().give_back(lent->id);
+}
+
+TEST_F(MigrationTest, EachOfManySmallSpilledBlocksIsLentAsItself) {
+  Program program{driver(), settings()};
+  program.add(24 * MiB, false);
+  for (int i = 0; i < 100; ++i) program.add(50'000, false);
+  ASSERT_NE(spilled(program), 0u);
+  for (const Program::Block& block : program.blocks) {
+    ASSERT_NO_FATAL_FAILURE(expect_lent(program, block));
+    if (HasFailure()) return;
+  }
 }
 
 TEST_F(MigrationTest, MemoryWithSyncMemopsStays) {

@@ -74,7 +74,7 @@ TEST_F(WindowsTest, BlocksFrom16MiBUpBeginAtAGranule) {
 TEST_F(WindowsTest, ALargeBlockHasOneChunkForItsWholeGranules) {
   WindowsWorld world{driver(), 256 * MiB};
   const WindowBlock& block = world.block(65 * MiB);
-  const auto chunks = world->chunks_behind(block);
+  const auto chunks = world->chunks_behind(block).chunks;
   ASSERT_EQ(chunks.size(), 2u);
   EXPECT_EQ(chunks[0].chunk->size(), 64 * MiB);
   EXPECT_EQ(chunks[1].offset, 64 * MiB);

@@ -171,12 +171,12 @@ TEST_F(WindowsTest, APinnedBlockKeepsItsChunk) {
   std::vector<std::pair<WindowBlock*, ChunkRef>> pinned;
   for (std::size_t i = 0; i < blocks.size(); i += 16) {
     world->pin(*blocks[i], pin::sync_memops);
-    pinned.emplace_back(blocks[i], world->chunks_behind(*blocks[i])[0].chunk);
+    pinned.emplace_back(blocks[i], world->chunks_behind(*blocks[i]).chunks[0].chunk);
   }
   WindowBlock& large = world.block(16 * MiB);
   EXPECT_GT(world->counters().compacted_blocks, 0u);
   for (const auto& [block, chunk] : pinned) {
-    EXPECT_TRUE(world->chunks_behind(*block)[0].chunk == chunk);
+    EXPECT_TRUE(world->chunks_behind(*block).chunks[0].chunk == chunk);
   }
   for (const WindowBlock* block : blocks) expect_marked(*block);
   blocks.push_back(&large);
@@ -189,15 +189,15 @@ TEST_F(WindowsTest, AChunkWithAPinnedBlockTakesNoOthers) {
   WindowBlock& freed = world.block(256 * KiB);
   world->free(freed);
   world->pin(pinned, pin::sync_memops);
-  const ChunkRef chunk = world->chunks_behind(pinned)[0].chunk;
+  const ChunkRef chunk = world->chunks_behind(pinned).chunks[0].chunk;
   for (int i = 0; i < 8; ++i) {
-    EXPECT_FALSE(world->chunks_behind(world.block(256 * KiB))[0].chunk == chunk);
+    EXPECT_FALSE(world->chunks_behind(world.block(256 * KiB)).chunks[0].chunk == chunk);
   }
   world->unpin(pinned, pin::sync_memops);
   EXPECT_EQ(world->violation().value_or("nothing"), "nothing");
   std::set<bool> used_again;
   for (int i = 0; i < 8; ++i) {
-    used_again.insert(world->chunks_behind(world.block(256 * KiB))[0].chunk == chunk);
+    used_again.insert(world->chunks_behind(world.block(256 * KiB)).chunks[0].chunk == chunk);
   }
   EXPECT_TRUE(used_again.count(true) != 0);
 }
@@ -207,12 +207,12 @@ TEST_F(WindowsTest, TheSlotOfAnExportedBlockIsNotReused) {
   WindowBlock& exported = world.block(256 * KiB);
   WindowBlock& neighbour = world.block(256 * KiB);
   world->pin(exported, pin::exported);
-  const ChunkRef chunk = world->chunks_behind(exported)[0].chunk;
+  const ChunkRef chunk = world->chunks_behind(exported).chunks[0].chunk;
   world->free(exported);
   for (int i = 0; i < 8; ++i) {
-    EXPECT_FALSE(world->chunks_behind(world.block(256 * KiB))[0].chunk == chunk);
+    EXPECT_FALSE(world->chunks_behind(world.block(256 * KiB)).chunks[0].chunk == chunk);
   }
-  EXPECT_TRUE(world->chunks_behind(neighbour)[0].chunk == chunk);
+  EXPECT_TRUE(world->chunks_behind(neighbour).chunks[0].chunk == chunk);
   world->free(neighbour);
   EXPECT_TRUE(chunk.is_sole()) << "the last of its blocks lets the chunk go";
   EXPECT_EQ(world->violation().value_or("nothing"), "nothing");
@@ -223,7 +223,7 @@ TEST_F(WindowsTest, TheChunksOfAnExportedLargeBlockAreNotReused) {
   for (const Size size : {8 * MiB, 9 * MiB}) {
     WindowBlock& exported = world.block(size);
     world->pin(exported, pin::legacy_ipc);
-    const auto chunks = world->chunks_behind(exported);
+    const auto chunks = world->chunks_behind(exported).chunks;
     world->free(exported);
     for (const MappedChunk& mapped : chunks) EXPECT_TRUE(mapped.chunk.is_sole());
     EXPECT_FALSE(world.block(size).pinned());
@@ -364,13 +364,13 @@ TEST_F(BusyCompaction, ABlockThatIsPinnedWhileItIsCopiedStays) {
   std::vector<ChunkRef> chunks;
   for (WindowBlock* block : blocks_) {
     (*world_)->pin(*block, pin::peer_tokens);
-    chunks.push_back((*world_)->chunks_behind(*block)[0].chunk);
+    chunks.push_back((*world_)->chunks_behind(*block).chunks[0].chunk);
   }
   let_copies_run();
   end();
   EXPECT_EQ(outcome(large_), "out of memory");
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    EXPECT_TRUE((*world_)->chunks_behind(*blocks_[i])[0].chunk == chunks[i]);
+    EXPECT_TRUE((*world_)->chunks_behind(*blocks_[i]).chunks[0].chunk == chunks[i]);
     expect_marked(*blocks_[i]);
   }
   expect_true(world_->windows(), blocks_);

@@ -141,7 +141,7 @@ void expect_true(const Windows& windows, const std::vector<WindowBlock*>& blocks
   for (const WindowBlock* block : blocks) {
     const Size granule = granularity();
     const CUdeviceptr window = round_down(block->address(), granule);
-    for (const MappedChunk& mapped : windows.chunks_behind(*block)) {
+    for (const MappedChunk& mapped : windows.chunks_behind(*block).chunks) {
       const CUdeviceptr address = window + mapped.offset;
       CUmemGenericAllocationHandle handle = 0;
       ASSERT_CUDA(test::driver().cuMemRetainAllocationHandle(

@@ -153,10 +153,12 @@ void Arena::tell_trace() const {
   if (holding.owns_lock()) state_.tell();
 }
 
-std::vector<MappedChunk> Arena::chunks_behind(const Block& block) const {
+ChunksBehind Arena::chunks_behind(const Block& block) const {
   const Holding holding{state_.lock};
-  return state_.mapping.chunks_in(
-      {block.address() - state_.reservation.address(), block.granted()});
+  const Size at = block.address() - state_.reservation.address();
+  ChunksBehind behind{.offset = 0, .chunks = state_.mapping.chunks_in({at, block.granted()})};
+  if (!behind.chunks.empty()) behind.offset = at - behind.chunks.front().offset;
+  return behind;
 }
 
 RegionUse Arena::use() const {

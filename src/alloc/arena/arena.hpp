@@ -65,7 +65,7 @@ class Arena final : private ReclaimClient {
   AccessSet access() const;
 
   // The chunks behind a block that the program holds, in order.
-  std::vector<MappedChunk> chunks_behind(const Block& block) const;
+  ChunksBehind chunks_behind(const Block& block) const;
 
   // Gives free chunks to the store, least recently used first, while at least `keep` bytes stay
   // mapped. Returns how many bytes it gave.

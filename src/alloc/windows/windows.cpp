@@ -81,10 +81,11 @@ void Windows::unpin(WindowBlock& block, std::uint8_t why) {
   table_.shared.refile(*block.shared);
 }
 
-std::vector<MappedChunk> Windows::chunks_behind(const WindowBlock& block) const {
+ChunksBehind Windows::chunks_behind(const WindowBlock& block) const {
   const Holding holding{table_.lock};
   const PlacedBlock placed = block.placed(table_.granule);
-  std::vector<MappedChunk> chunks;
+  ChunksBehind behind;
+  std::vector<MappedChunk>& chunks = behind.chunks;
   if (block.whole != nullptr) {
     Size offset = placed.whole() - placed.window() + block.whole->deferred_bytes;
     for (const ChunkRef& chunk : block.whole->chunks) {
@@ -97,7 +98,8 @@ std::vector<MappedChunk> Windows::chunks_behind(const WindowBlock& block) const 
     const MappedChunk piece{offset, block.shared->chunk, table_.maps.access()};
     chunks.insert(offset == 0 ? chunks.begin() : chunks.end(), piece);
   }
-  return chunks;
+  if (!chunks.empty()) behind.offset = block.address() - placed.window() - chunks.front().offset;
+  return behind;
 }
 
 Result<void> Windows::set_access(const AccessSet& access) {

@@ -74,7 +74,7 @@ class Windows final : public ReclaimClient {
   void pin(WindowBlock& block, std::uint8_t why);
   void unpin(WindowBlock& block, std::uint8_t why);
   // The chunks behind a live block. Offsets count from the granule in which it begins.
-  std::vector<MappedChunk> chunks_behind(const WindowBlock& block) const;
+  ChunksBehind chunks_behind(const WindowBlock& block) const;
 
   // Sets the access to all present and future windows. All or nothing.
   Result<void> set_access(const AccessSet& access);
