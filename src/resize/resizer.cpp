@@ -35,17 +35,18 @@ GrowHint Resizer::grow_hint() const {
 Answer Resizer::allocate(CUdeviceptr* address, Size size) {
   const Answer answer = dependencies_.memory.allocate(address, size, grow_hint());
   if (answer == CUDA_SUCCESS && ContextMemory::served_as(size) == Served::Window) {
-    note_fresh(*address, size);
+    note_fresh(*address);
   }
   return answer;
 }
 
-void Resizer::note_fresh(CUdeviceptr address, Size size) {
+void Resizer::note_fresh(CUdeviceptr address) {
   const auto found = dependencies_.memory.held().find_start(address);
   if (!found || found->facts.served != Served::Window) return;
   auto* owner = found->facts.context_memory();
   const Size smallest = smallest_at_granule(owner->device().granule());
-  if (size < smallest) return;
+  // As the promise is decided by what is granted, so that none is forgotten here.
+  if (found->facts.granted < smallest) return;
   const Size deferred_bytes = owner->windows().transfer().deferred_bytes(
       static_cast<const WindowBlock&>(*found->allocation));
   const Holding holding{lock_};

@@ -122,7 +122,7 @@ class Resizer {
   enum class Match : std::uint8_t { None, Almost, Whole };
 
   GrowHint grow_hint() const;
-  void note_fresh(CUdeviceptr address, Size size);
+  void note_fresh(CUdeviceptr address);
   Answer free_source(CUdeviceptr address);
   CUresult run_from(CUdeviceptr address);
   template <class Free>

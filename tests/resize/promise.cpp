@@ -55,6 +55,20 @@ TEST_F(Promise, IsKeptFromFreeMemory) {
   EXPECT_DONE(free(b));
 }
 
+// What a block is granted decides whether it is promised memory, not what was asked for.
+TEST_F(Promise, IsKeptForABlockThatOnlyItsRoundingMakesLargeEnough) {
+  const CUdeviceptr a = given_filled(8 * granule, 1);
+  for (const Size less : {Size{1}, Size{511}, Size{512}}) {
+    const Size size = 8 * granule - less;
+    const CUdeviceptr b = given_block(size);
+    EXPECT_DONE(
+        through_door<Call::cuMemsetD8_v2>(b, static_cast<unsigned char>(3), std::size_t{size}));
+    EXPECT_DONE(free(b));
+  }
+  expect_filled(a, 8 * granule, 1);
+  EXPECT_DONE(free(a));
+}
+
 TEST_F(Promise, IsKeptIfTheCopyRuns) {
   const CUdeviceptr a = given_filled(8 * MiB, 1);
   const CUdeviceptr b = given_put_off(a, 8 * MiB, 16 * MiB);
