@@ -13,6 +13,7 @@
 #include "base/processor.h"
 #include "base/text.hpp"
 #include "hook/door_of.hpp"
+#include "hook/next_definition.hpp"
 #include "hook/nvml.hpp"
 #include "hook/unlisted.hpp"
 
@@ -20,9 +21,6 @@ extern "C" {
 // Used by the assembly below: the function that it calls and the jump target.
 [[gnu::visibility("hidden")]] void* (*cuvmm_next_dlsym)(void*, const char*) = nullptr;
 [[gnu::visibility("hidden")]] void* cuvmm_decide_dlsym(void** library, const char* name);
-// The linker defines these two: cuvmm's library, in memory.
-[[gnu::visibility("hidden")]] extern const char __ehdr_start;
-[[gnu::visibility("hidden")]] extern const char _end;
 }
 
 // The registers of the arguments are saved on the stack, where cuvmm_decide_dlsym may change the
@@ -179,18 +177,22 @@ void* library_without_driver() {
   return dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
 }
 
-// Whether a lookup in the named library found what cuvmm exports: the library is the program itself
-// (dlopen(nullptr)), whose scope includes cuvmm's.
-bool is_export(const void* found) {
-  return static_cast<const char*>(found) >= &__ehdr_start && found < &_end;
+// For a lookup that found or will find what cuvmm exports, although there is no driver: in a scope,
+// or in the program itself (dlopen(nullptr)), whose scope includes cuvmm's. A program that only
+// checks whether a driver is present must not mistake the export for one.
+void* without_exports(void** library, const char* name) {
+  if (*library == RTLD_DEFAULT && another_comes_first(name)) return nullptr;
+  void* const next = next_definition(name);
+  if (next == nullptr) *library = library_without_driver();
+  // Behind a caller that comes after cuvmm, the next definition may be another one, or none.
+  return *library == RTLD_NEXT ? nullptr : next;
 }
 
 void* door_of_nvmls(void** library, const char* name) {
   const bool is_named = *library != RTLD_DEFAULT && *library != RTLD_NEXT;
   void* const answer = is_named ? nvml_door(*library, name, cuvmm_next_dlsym) : nullptr;
   if ((is_named && !is_export(answer)) || nvml_is_loaded()) return answer;
-  *library = library_without_driver();
-  return nullptr;
+  return without_exports(library, name);
 }
 
 // Only the caller's own lookup finds what its scope has under the name, so no entry can take the
@@ -210,18 +212,14 @@ void end_coverage_if_of_driver(const char* name) {
 
 void* door_of_drivers(void** library, const char* name) {
   if (*library == RTLD_DEFAULT || *library == RTLD_NEXT) {
-    // cuvmm's exported symbols are found like any others. But a program that only checks whether a
-    // driver is present must not mistake them for one.
-    if (has_door(name) && !driver_has(name)) *library = library_without_driver();
+    // cuvmm's exported symbols are found like any others.
+    if (has_door(name) && !driver_has(name)) return without_exports(library, name);
     if (is_unlisted(name)) end_coverage_if_of_driver(name);
     return nullptr;
   }
   const FoundSymbol found = door_for_symbol(*library, name, cuvmm_next_dlsym);
   if (found.is_of_driver || found.address == nullptr) return found.address;
-  if (is_export(found.address) && !driver_has(name)) {
-    *library = library_without_driver();
-    return nullptr;
-  }
+  if (is_export(found.address) && !driver_has(name)) return without_exports(library, name);
   // A hook of dlsym after cuvmm's may answer with a function of its own, which calls the driver
   // past cuvmm.
   const auto real = driver_source().doors.symbol;

@@ -19,6 +19,16 @@ constexpr bool takes_or_frees_memory(std::string_view name) {
          name.starts_with("cuMemFree");
 }
 
+// The answer to a free that bypassed the hooks. The driver frees memory of its own there. A program
+// frees cuvmm's there only if it has interrupted a call: in a signal handler, or after exit() in
+// one. Locks of cuvmm's may then be held, so the memory stays taken; the program is told what it
+// would be told natively.
+template <class... More>
+CUresult freed_in_bypass(CUresult answer, CUdeviceptr address, More...) {
+  const bool is_ours = answer == CUDA_ERROR_INVALID_VALUE && Engine::has_reserved(address, 1);
+  return is_ours ? CUDA_SUCCESS : answer;
+}
+
 template <Call call, auto* description, class Function>
 struct BehindDoor;
 
@@ -34,7 +44,14 @@ struct BehindDoor<call, description, CUresult (*)(Arguments...)> {
       Engine* engine = Engine::get();
       if (engine == nullptr) return call_natively<call>(flavour, arguments...);
       const Forward<call> forward{*engine, flavour};
-      if (HookBypass::is_active() || !engine->is_on()) return forward.unannounced(arguments...);
+      if (HookBypass::is_active() || !engine->is_on()) {
+        const CUresult answer = forward.unannounced(arguments...);
+        if constexpr (info(call).name.starts_with("cuMemFree")) {
+          return freed_in_bypass(answer, arguments...);
+        } else {
+          return answer;
+        }
+      }
       // Calls that the driver makes from here on bypass the hooks.
       const HookBypass bypass;
       const CallBarrier::Pass pass{waits_in_a_pause ? engine->calls() : engine->forwarded(), call};

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "engine/engine.hpp"
+#include "hook/next_definition.hpp"
 
 namespace cuvmm::hook {
 namespace {
@@ -98,11 +99,14 @@ void find_all(void* library, void* (*symbol)(void*, const char*)) {
   for (ProcessList& list : process_lists) find(list.real, library, list.name, symbol);
 }
 
-// For a program linked to NVML, which calls cuvmm's functions without a lookup.
+// For a program linked to NVML, or to another library with its functions, which calls cuvmm's
+// functions without a lookup.
 void find_loaded() {
   if (real_nvml.uuid.load() != nullptr) return;
   void* const library = dlopen(soname, RTLD_LAZY | RTLD_NOLOAD);
-  if (library == nullptr) return;
+  if (library == nullptr) {
+    return find_all(nullptr, [](void*, const char* name) { return next_definition(name); });
+  }
   find_all(library, driver_source().doors.symbol);
   dlclose(library);
 }

@@ -240,16 +240,27 @@ static void* no_engine(void) {
   return NULL;
 }
 
+// What the program would find without the stub, in the libraries that it is linked to or has opened
+// for all. It need not be the driver's: programs are linked to mocks, or to clients of a driver on
+// another machine.
+static void* next_definition(void* library, const char* name) {
+  (void)library;
+  return own_dlsym()(NEXT_SCOPE, name);
+}
+
 // Returns the engine's function, or natively that of the driver or of NVML. Never null.
 void* cuvmm_stub_resolve(const char* name, void** slot) {
   const int kept_errno = __errno_location != NULL ? *__errno_location() : 0;
   const Dlsym look_up = own_dlsym();
-  void* const served = engine();
   const char* const file = library_of(name);
+  void* const library = if_loaded(file);
+  void* const next = file != NULL ? next_definition(NULL, name) : NULL;
+  const int is_anothers = next != NULL && library == NULL;
+  void* const served = is_anothers ? NULL : engine();
   void* found = served != NULL ? look_up(served, name) : NULL;
   if (found == NULL && file == NULL) found = (void*)no_engine;
-  void* const library = found == NULL ? if_loaded(file) : NULL;
-  if (library != NULL) found = look_up(library, name);
+  if (found == NULL) found = next;
+  if (found == NULL && library != NULL) found = look_up(library, name);
   if (found != NULL) __atomic_store_n(slot, found, __ATOMIC_RELEASE);
   if (found == NULL && is_named_like_nvmls(name)) found = (void*)nvml_not_found;
   if (found == NULL) found = library != NULL ? (void*)not_found : (void*)no_device;
@@ -265,6 +276,7 @@ void* cuvmm_stub_decide_dlsym(void** library, const char* name) {
   static Dlsym of_engine;
   Dlsym served = __atomic_load_n(&of_engine, __ATOMIC_ACQUIRE);
   if (served != NULL) return (void*)served;
+  Dlsym answers = next;
   const int kept_errno = __errno_location != NULL ? *__errno_location() : 0;
   void* const loaded = if_loaded(file);
   const int is_scope = *library == DEFAULT_SCOPE || *library == NEXT_SCOPE;
@@ -273,8 +285,15 @@ void* cuvmm_stub_decide_dlsym(void** library, const char* name) {
   void* const found = searched != NULL ? next(searched, name) : NULL;
   if (loaded == NULL) {
     // A program that only checks for a driver must not mistake our doors for one.
-    if (is_scope ? has_door(name) : is_of_the_stub(found)) {
-      *library = dlopen("libc.so.6", lazily | only_if_loaded);
+    const int is_ours = *library == DEFAULT_SCOPE ? is_of_the_stub(next(DEFAULT_SCOPE, name))
+                                                  : is_of_the_stub(found);
+    if (*library == NEXT_SCOPE ? has_door(name) : is_ours) {
+      if (next_definition(NULL, name) == NULL) {
+        *library = dlopen("libc.so.6", lazily | only_if_loaded);
+      } else if (*library != NEXT_SCOPE) {
+        // Behind a caller that comes after the stub, there may be another one, or none.
+        answers = next_definition;
+      }
     }
   } else if (found != NULL && found == next(loaded, name)) {
     // The comparison excludes another library's function of such a name.
@@ -283,5 +302,5 @@ void* cuvmm_stub_decide_dlsym(void** library, const char* name) {
     if (served != NULL) __atomic_store_n(&of_engine, served, __ATOMIC_RELEASE);
   }
   if (__errno_location != NULL) *__errno_location() = kept_errno;
-  return served != NULL ? (void*)served : (void*)next;
+  return served != NULL ? (void*)served : (void*)answers;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // dlsym with cuvmm in the process: every caller finds what it would find without cuvmm.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include "preload/run_program.hpp"
@@ -25,6 +26,25 @@ TEST(Lookup, FindsByDefaultOnlyWhatTheDriverHas) {
   const Finished alone = run_program({program("lookup"), "driver"}, lacking);
   ASSERT_NE(alone.out.find("cuMemCreate              not found"), std::string::npos) << alone.out;
   EXPECT_EQ(run_program({program("lookup"), "driver"}, under_cuvmm(lacking)).out, alone.out);
+}
+
+// Without a driver, a library with functions of the driver's names is all that the program has.
+TEST(Lookup, LeavesAnotherLibraryWithTheDriversFunctionsToTheProgram) {
+  if (void* const driver = dlopen("libcuda.so.1", RTLD_LAZY)) {
+    dlclose(driver);
+    GTEST_SKIP() << "this machine has a driver";
+  }
+  const Finished alone = run_program({program("mock")});
+  ASSERT_EQ(alone.status, 0) << alone.err;
+  ASSERT_TRUE(says(alone, "linked: 4242"));
+  for (const char* const mode : {"VMM", "MONITOR", "OFF"}) {
+    for (const std::string& library : {preload_library(), stub_library()}) {
+      const Finished under =
+          run_program({program("mock")}, {{"LD_PRELOAD", library}, {"VMM_MODE", mode}});
+      EXPECT_EQ(under.status, 0) << under.err;
+      EXPECT_EQ(under.out, alone.out) << mode << " with " << library;
+    }
+  }
 }
 
 TEST(Lookup, OfNvmlOutlivesTheProgramsHandle) {

@@ -116,6 +116,9 @@ std::string cli() {
 std::string preload_library() {
   return build_folder() + "/lib/libcuvmm_preload.so";
 }
+std::string stub_library() {
+  return build_folder() + "/lib/libcuvmm_stub.so";
+}
 std::string sim_directory() {
   return build_folder() + "/lib/cuvmm/sim";
 }

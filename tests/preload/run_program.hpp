@@ -29,6 +29,7 @@ std::string program(const std::string& name);
 std::string example(const std::string& name);
 std::string cli();
 std::string preload_library();
+std::string stub_library();
 std::string sim_directory();
 std::string library_of_programs(const std::string& name);  // stand-ins for other people's libraries
 

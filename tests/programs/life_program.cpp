@@ -2,11 +2,13 @@
 // Ends and forks in the ways that programs do. The first argument selects which.
 #include <fcntl.h>
 #include <link.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -62,13 +64,27 @@ void end_work_and_free_at_exit() {
   free_at_exit();
 }
 
-int end_with_work_when_told() {
+void begin_with_work() {
   std::atexit(&end_work_and_free_at_exit);
   begin();
   const auto launch =
       reinterpret_cast<LaunchHostFunction>(dlsym(driver_library(), "cuLaunchHostFunc"));
   require(launch, "cuLaunchHostFunc");
   if (launch(CU_STREAM_LEGACY, &wait_for_free, nullptr) != CUDA_SUCCESS) std::exit(16);
+}
+
+// The handler interrupts a call of the driver, which never goes on.
+int exit_in_a_handler() {
+  begin_with_work();
+  std::signal(SIGALRM, [](int) { std::exit(0); });
+  const itimerval soon{.it_interval = {}, .it_value = {.tv_sec = 0, .tv_usec = 100'000}};
+  setitimer(ITIMER_REAL, &soon, nullptr);
+  calls.cuStreamSynchronize_(CU_STREAM_LEGACY);
+  return 17;
+}
+
+int end_with_work_when_told() {
+  begin_with_work();
   std::string line;
   std::getline(std::cin, line);
   return 0;
@@ -331,6 +347,7 @@ int main(int count, char** words) {
     std::getline(std::cin, line);
     return 0;
   }
+  if (what == "exit-in-handler") return exit_in_a_handler();
   if (what == "end-with-work-when-told") return end_with_work_when_told();
   // The second line lets it go on with its exit.
   if (what == "end-when-told-twice") {
