@@ -59,13 +59,15 @@ def run(program: Union[str, Sequence[PathLike]], *, check: bool = True,
     `check`, raises subprocess.CalledProcessError if the program exits with a status other than 0.
     """
     words = [program] if isinstance(program, str) else list(program)
+    if not words:
+        raise ValueError("no program to run")
     return subprocess.run(words, env=env(base, sim=sim, frameworks=frameworks, **options),
                           check=check)
 
 
 def stats(trace: PathLike) -> dict[str, Any]:
     """Returns the summary of a trace (cuvmm, PyTorch or RMM), as `cuvmm stats --json` prints it."""
-    return json.loads(command("stats", "--json", trace))
+    return json.loads(command("stats", "--json", "--", trace))
 
 
 def advise(trace: PathLike, *, limit: Optional[str] = None) -> dict[str, Any]:
@@ -74,7 +76,7 @@ def advise(trace: PathLike, *, limit: Optional[str] = None) -> dict[str, Any]:
     `limit` is the device memory to plan for, for example "16G".
     """
     limits = () if limit is None else ("--limit", limit)
-    return json.loads(command("advise", "--json", *limits, trace))
+    return json.loads(command("advise", "--json", *limits, "--", trace))
 
 
 def top() -> list[dict[str, Any]]:
@@ -103,7 +105,7 @@ class Trace:
 
     def plot(self, output: PathLike) -> None:
         """Writes a plot to `output`: a .png, .svg or .html file, or the plot's data as .json."""
-        command("plot", "--quiet", "-o", output, self.path)
+        command("plot", "--quiet", f"--output={os.fsdecode(output)}", "--", self.path)
 
     def svg(self) -> str:
         """Returns the plot as SVG markup."""

@@ -50,10 +50,12 @@ def env(base: Optional[Mapping[str, str]] = None, *, sim: Union[bool, Mapping[st
     unknown option raises TypeError, and an invalid value ValueError.
 
     `sim` selects the simulated driver; a mapping gives its settings, such as {"memory": "8G"},
-    which raise the same exceptions.
+    which raise the same exceptions. Anything else raises TypeError.
     `frameworks` makes PyTorch and JAX use stream-ordered memory, unless their allocator variables
     are already set.
     """
+    if not isinstance(sim, (bool, Mapping)):
+        raise TypeError(f'sim must be True, False or a mapping such as {{"memory": "8G"}}, not {sim!r}')
     own = variables_of(options)
     of_sim = sim_variables_of(sim) if isinstance(sim, Mapping) else {}
     variables = dict(os.environ if base is None else base)

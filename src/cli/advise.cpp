@@ -13,6 +13,7 @@
 #include "base/fd.hpp"
 #include "cli/commands.hpp"
 #include "cli/install_places.hpp"
+#include "cli/json_text.hpp"
 #include "cli/output.hpp"
 #include "cli/replay_request.hpp"
 #include "replay/advice.hpp"
@@ -223,7 +224,7 @@ int give_advice(const AdviseRequest& request) {
   facts.needs = std::move(*needs);
   const replay::Advice advice = replay::advise(facts);
   if (request.json) {
-    fmt::print("{}\n", as_json(facts, *trace, advice).dump(2));
+    fmt::print("{}\n", json_text(as_json(facts, *trace, advice)));
   } else {
     print_advice(facts, *trace, advice);
   }

@@ -160,6 +160,11 @@ int generate(const CdiRequest& request) {
                     printable(socket)));
     return exit_usage;
   }
+  // The specification is JSON, and so holds no other bytes.
+  if (printable(socket) != socket) {
+    say(fmt::format("--node-socket {}: not UTF-8", printable(socket)));
+    return exit_usage;
+  }
   const auto devices = devices_here(request);
   if (!devices.ok()) return say(devices.error().text()), exit_failed;
   const auto shares = cdi_shares(request.shares);

@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "base/fd.hpp"
+#include "cli/output.hpp"
 
 namespace cuvmm::cli {
 namespace {
@@ -64,7 +65,7 @@ class HandingOn {
   arguments.push_back(nullptr);
   execvp(arguments[0], arguments.data());
   const int why = errno;
-  fmt::print(stderr, "cuvmm: {}: {}\n", command[0], std::strerror(why));
+  say(fmt::format("{}: {}", command[0], std::strerror(why)));
   _exit(why == ENOENT ? exit_not_found : exit_not_executable);
 }
 
@@ -98,7 +99,7 @@ int run_child(const std::vector<std::string>& command, const std::function<void(
   if (started < 0) {
     const int why = errno;
     sigprocmask(SIG_SETMASK, &before, nullptr);
-    fmt::print(stderr, "cuvmm: a process cannot be started: {}\n", std::strerror(why));
+    say(fmt::format("a process cannot be started: {}", std::strerror(why)));
     return exit_ours;
   }
   if (started == 0) {

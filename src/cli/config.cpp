@@ -7,6 +7,8 @@
 #include "base/options.hpp"
 #include "base/sim_options.hpp"
 #include "cli/commands.hpp"
+#include "cli/json_text.hpp"
+#include "cli/output.hpp"
 #include "cli/settings.hpp"
 #include "cli/sim_calls.hpp"
 
@@ -23,8 +25,8 @@ bool print_rows(const std::vector<OptionValue>& rows, bool that_differ) {
   bool has_printed = false;
   for (const OptionValue& row : rows) {
     if (differs(row) != that_differ) continue;
-    fmt::print("{:<19} {:<12} {:<12} {}\n", row.name, row.value.empty() ? "-" : row.value,
-               name_of(row.origin), row.comment);
+    fmt::print("{:<19} {:<12} {:<12} {}\n", row.name,
+               row.value.empty() ? "-" : printable(row.value), name_of(row.origin), row.comment);
     has_printed = true;
   }
   return has_printed;
@@ -51,7 +53,7 @@ int say_problems(const Table& table) {
     if (auto problem = problem_of_calls(row.name, row.value)) problems.push_back(*problem);
   }
   for (const OptionProblem& problem : problems) {
-    fmt::print(stderr, "cuvmm: {}\n", problem.text());
+    say(problem.text());
   }
   return problems.empty() ? 0 : 2;
 }
@@ -63,7 +65,7 @@ int show(bool json, bool simulated) {
     const nlohmann::json all = {{"schema", 1},
                                 {"options", as_json(options.list())},
                                 {"sim_options", as_json(sim_options.list())}};
-    fmt::print("{}\n", all.dump(2));
+    fmt::print("{}\n", json_text(all));
   } else {
     fmt::print("{:<19} {:<12} {:<12} {}\n", "OPTION", "VALUE", "FROM", "WHAT IT DOES");
     const bool any = print_rows(options.list(), true);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/foreign_stats.hpp"
+#include "cli/json_text.hpp"
 
 #include <fmt/core.h>
 
@@ -38,7 +39,7 @@ void print_foreign_stats(const replay::ReplayTrace& trace, bool json) {
                                    {"live_peak_bytes", trace.live_peak_bytes},
                                    {"reserved_peak_bytes", trace.reserved_peak_bytes},
                                    {"duration_us", trace.duration_us}};
-    fmt::print("{}\n", object.dump(2));
+    fmt::print("{}\n", json_text(object));
     return;
   }
   fmt::print("{}\n", name_of(trace.source));

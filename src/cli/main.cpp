@@ -68,9 +68,10 @@ std::vector<std::string> flags_of(const CLI::App& app) {
 
 // Of several unexpected words, the first option, or else the first word.
 std::string unexpected(const CLI::App& app) {
-  const std::vector<std::string> words = app.remaining();
+  std::vector<std::string> words = app.remaining();
+  std::erase(words, "--");  // CLI11 keeps it, though it is no word
   const auto option = std::find_if(words.begin(), words.end(), [](const std::string& word) {
-    return word.starts_with('-') && word != "-" && word != "--";
+    return word.starts_with('-') && word != "-";
   });
   if (option != words.end()) return option->substr(0, option->find('='));
   return words.empty() ? "" : words.front();

@@ -37,7 +37,12 @@ const char* code_of(Tone tone) {
 }  // namespace
 
 void say(const std::string& what) {
-  fmt::print(stderr, "cuvmm: {}\n", what);
+  say_more("cuvmm: " + what);
+}
+
+void say_more(const std::string& line) {
+  const std::string whole = line + '\n';
+  std::fputs(whole.c_str(), stderr);
 }
 
 bool is_capable_terminal(int stream) {
@@ -92,9 +97,10 @@ void ProgressBar::show(double share) {
   was_drawn_ = true;
   last_drawn_us_ = now;
   const int done = static_cast<int>(std::clamp(share, 0.0, 1.0) * bar_width);
-  fmt::print(stderr, "\r{} [{}{}] {:3.0f}%\033[K", what_,
-             std::string(static_cast<size_t>(done), '#'),
-             std::string(static_cast<size_t>(bar_width - done), '.'), share * 100);
+  const std::string bar =
+      fmt::format("\r{} [{}{}] {:3.0f}%\033[K", what_, std::string(static_cast<size_t>(done), '#'),
+                  std::string(static_cast<size_t>(bar_width - done), '.'), share * 100);
+  std::fputs(bar.c_str(), stderr);
   std::fflush(stderr);
 }
 

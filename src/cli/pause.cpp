@@ -20,6 +20,7 @@
 #include "base/size.hpp"
 #include "checkpoint/deep_pause.hpp"
 #include "cli/commands.hpp"
+#include "cli/json_text.hpp"
 #include "cli/launched.hpp"
 #include "cli/output.hpp"
 #include "share/control.hpp"
@@ -130,7 +131,7 @@ bool has_ended_meanwhile(const PauseRequest& request, int process, const Error& 
 }
 
 int complain(int process, const std::string& why) {
-  fmt::print(stderr, "cuvmm: {}: {}\n", process, why);
+  say(fmt::format("{}: {}", process, why));
   return some_refused;
 }
 
@@ -243,7 +244,7 @@ int tell_one_apart(const PauseRequest& request, int process, Duration timeout,
     auto told = nlohmann::json::array();
     const int status = tell_one(request, process, timeout, told);
     std::fflush(nullptr);
-    const std::string text = told.dump();
+    const std::string text = json_text(told);
     for (std::size_t sent = 0; sent < text.size();) {
       const ssize_t more = ::write(writes.number(), text.data() + sent, text.size() - sent);
       if (more <= 0) break;
@@ -274,7 +275,7 @@ std::string command_of(int process) {
 }
 
 void print_processes(const nlohmann::json& processes) {
-  fmt::print("{}\n", nlohmann::json{{"schema", 1}, {"processes", processes}}.dump(2));
+  fmt::print("{}\n", json_text({{"schema", 1}, {"processes", processes}}));
 }
 
 void say_that_there_is_none() {
@@ -319,8 +320,8 @@ int tell_all(const PauseRequest& request) {
   if (request.list) return list_processes(request.json);
   const auto timeout = OptionType<Duration>::read(request.timeout);
   if (!timeout) {
-    fmt::print(stderr, "cuvmm: --timeout {}: allowed is {}\n", request.timeout,
-               OptionType<Duration>::allowed());
+    say(fmt::format("--timeout {}: allowed is {}", request.timeout,
+                    OptionType<Duration>::allowed()));
     return 2;
   }
   if (request.all != request.processes.empty()) {

@@ -7,6 +7,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/install_places.hpp"
+#include "cli/json_text.hpp"
 #include "cli/output.hpp"
 #include "cli/replay_request.hpp"
 #include "replay/make_policy.hpp"
@@ -163,7 +164,7 @@ int replay_trace(const ReplayWords& words, const CLI::App& command) {
 
   const Outcome outcome = played(*trace, **policy);
   if (words.json) {
-    fmt::print("{}\n", as_json(*settings, *trace, outcome).dump(2));
+    fmt::print("{}\n", json_text(as_json(*settings, *trace, outcome)));
   } else {
     print_summary(*settings, *trace, outcome);
   }

@@ -159,12 +159,12 @@ void warn_of_missing_service(const RunRequest& request) {
 int run(const RunRequest& request) {
   const auto preload = find_preload_library();
   if (!preload.ok()) {
-    fmt::print(stderr, "cuvmm: {}\n", preload.error().text());
+    say(preload.error().text());
     return exit_ours;
   }
   if (version_of_preload(*preload) != CUVMM_VERSION_STRING) {
-    fmt::print(stderr, "cuvmm: {} is of another version than this program, which is {}\n", *preload,
-               CUVMM_VERSION_STRING);
+    say(fmt::format("{} is of another version than this program, which is {}", *preload,
+                    CUVMM_VERSION_STRING));
   }
   if (!request.quiet) warn_of_unknown_options();
   for (const auto& [name, value] : request.options) {
@@ -176,7 +176,7 @@ int run(const RunRequest& request) {
   if (request.simulated) {
     const auto directory = find_sim_directory();
     if (!directory.ok()) {
-      fmt::print(stderr, "cuvmm: {}\n", directory.error().text());
+      say(directory.error().text());
       return exit_ours;
     }
     if (!set_simulation(request.simulation)) return exit_usage;

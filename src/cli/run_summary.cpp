@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t most_children = 8;  // whose traces are listed
 
 void line(const char* what, const std::string& value) {
-  fmt::print(stderr, "  {:<22} {}\n", what, value);
+  say_more(fmt::format("  {:<22} {}", what, value));
 }
 
 std::string in_shell(const std::string& path) {

@@ -27,18 +27,17 @@ bool read_size(const char* flag, const std::string& text, bool& is_set, Size& si
   if (read) size = read->value;
   if (!read && text == "none") size = node::unlimited;
   if (read || text == "none") return true;
-  fmt::print(stderr, "cuvmm: {} {}: allowed is {}, or none\n", flag, text,
-             OptionType<Bytes>::allowed());
+  say(fmt::format("{} {}: allowed is {}, or none", flag, text, OptionType<Bytes>::allowed()));
   return false;
 }
 
 int report(const SetRequest& request, const Result<node::ObserverAnswer>& answer) {
   if (!answer.ok()) {
-    fmt::print(stderr, "cuvmm: {}\n", answer.error().text());
+    say(answer.error().text());
     return 1;
   }
   if (!answer->why_not.empty()) {
-    fmt::print(stderr, "cuvmm: {}: {}\n", request.name, answer->why_not);
+    say(fmt::format("{}: {}", request.name, answer->why_not));
     return 1;
   }
   fmt::print("{}: {} {}\n", request.name, answer->changed,
@@ -62,8 +61,7 @@ int set(const SetRequest& request) {
   const bool sets_terms =
       ask.sets_limit || ask.sets_guarantee || ask.sets_weight || ask.sets_priority;
   if (!sets_terms && !request.cap) {
-    fmt::print(stderr,
-               "cuvmm: say what to set: --guarantee, --limit, --weight, --priority or --cap\n");
+    say("say what to set: --guarantee, --limit, --weight, --priority or --cap");
     return 2;
   }
   // The service may refuse the terms for reasons of their own, but never the cap alone. So if it

@@ -46,7 +46,7 @@ bool set_option(const std::string& name, const std::string& value, const std::st
   }
   if (problem.has_value()) {
     problem->name = fmt::format("{} ({})", as, name);
-    fmt::print(stderr, "cuvmm: {}\n", problem->text());
+    say(problem->text());
     return false;
   }
   setenv(name.c_str(), value.c_str(), 1);
@@ -94,8 +94,7 @@ bool set_simulation(const std::string& text) {
     const std::string part = text.substr(begin, end - begin);
     const std::size_t equals = part.find('=');
     if (equals == std::string::npos) {
-      fmt::print(stderr, "cuvmm: --sim={}: each part is NAME=VALUE, as in devices=2,memory=8G\n",
-                 text);
+      say(fmt::format("--sim={}: each part is NAME=VALUE, as in devices=2,memory=8G", text));
       return false;
     }
     std::string key = part.substr(0, equals);

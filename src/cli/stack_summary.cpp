@@ -70,8 +70,8 @@ void print_leaking_stacks(const TraceHeader& header, view::StackUses& uses) {
                    [](const auto& a, const auto& b) { return a.at_end > b.at_end; });
   view::StackNames names{header};
   for (std::size_t i = 0; i < std::min(stacks.size(), leaks_shown); ++i) {
-    fmt::print(stderr, "    {:>9}  {}\n", print_size(stacks[i].at_end),
-               printable(names.name_of(stacks[i].stack)));
+    say_more(fmt::format("    {:>9}  {}", print_size(stacks[i].at_end),
+                         printable(names.name_of(stacks[i].stack))));
   }
 }
 

@@ -10,6 +10,7 @@
 #include "cli/client_summary.hpp"
 #include "cli/commands.hpp"
 #include "cli/foreign_stats.hpp"
+#include "cli/json_text.hpp"
 #include "cli/output.hpp"
 #include "cli/run_summary.hpp"
 #include "cli/stack_summary.hpp"
@@ -160,7 +161,7 @@ int show_recording(const StatsRequest& request, view::Recording recording) {
     auto object = as_json(*trace, summary);
     if (request.top > 0) add_stacks_to(trace->header(), stacks, request.top, object);
     // Names in a trace may contain arbitrary bytes.
-    fmt::print("{}\n", object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    fmt::print("{}\n", json_text(object));
   } else {
     print_summary(*trace, summary);
     if (request.top > 0) print_stacks(trace->header(), stacks, request.top);
@@ -211,7 +212,8 @@ void add_stats(CLI::App& app, int& exit_status) {
       ->type_name("TRACE");
   command->allow_extras();
   command->callback([request, command, &exit_status] {
-    const auto left = command->remaining();
+    auto left = command->remaining();
+    std::erase(left, "--");
     if (!left.empty()) {
       exit_status = say_what_is_left(*request, left.front());
     } else {

@@ -34,10 +34,12 @@ struct BrokerSettings {
 // applies their terms, and maps UUIDs to places. It has no socket: packets leave through `send`.
 class Broker {
  public:
-  using Send = std::function<void(ConnectionId, std::vector<std::byte> packet)>;
+  using Packet = std::vector<std::byte>;
+  // An answer of several packets is sent whole, however many they are.
+  using Send = std::function<void(ConnectionId, std::vector<Packet>)>;
   using End = std::function<void(ConnectionId)>;  // closes it after the packets sent so far
   // Also sends a file descriptor, which the caller keeps.
-  using SendWith = std::function<void(ConnectionId, std::vector<std::byte> packet, int descriptor)>;
+  using SendWith = std::function<void(ConnectionId, Packet, int descriptor)>;
 
   Broker(BrokerSettings settings, Send send, End end, SendWith send_with = {})
       : settings_(std::move(settings)),
@@ -180,7 +182,7 @@ class Broker {
   // Device time (broker_time.cpp).
   node::TimeTerms time_terms(ConnectionId id, const Party& party) const;
   void renew_time_terms(node::Microseconds now);
-  void show_time(ConnectionId id, node::ClientId client) const;
+  std::optional<node::TimeState> time_of(node::ClientId client) const;
 
   // The client's entitlement: its wishes, as far as the rules and its user allow them.
   node::ClientTerms entitle(const Party& party) const;
@@ -197,11 +199,11 @@ class Broker {
   // The clients that hold memory of the place, or are guaranteed some.
   std::vector<node::ClientId> claimants(node::PlaceId place, node::ClientId without) const;
   std::map<node::PlaceId, Size> contexts_at(const node::ContextSizes& sizes) const;
-  void show_pause(ConnectionId id, node::ClientId client) const;
+  std::optional<node::PauseState> pause_of(node::ClientId client) const;
   void note_move(const node::ReclaimRequested& asked, node::Microseconds now);
   void end_move(const node::ReclaimEnded& ended, node::Microseconds now);
   void say(ConnectionId to, const node::NodeMessage& message) const {
-    send_(to, node::encode(message));
+    send_(to, {node::encode(message)});
   }
   void say_terms(ConnectionId to, node::PlaceId place) const;
 

@@ -112,10 +112,10 @@ void Broker::log_refusal(const ReturnRefused& refused) const {
             print_size(place.foreign).c_str(), claims.c_str());
 }
 
-void Broker::show_pause(ConnectionId id, ClientId client) const {
+std::optional<PauseState> Broker::pause_of(ClientId client) const {
   const NodeClient* const known = policy_.books().find_client(client);
-  if (known == nullptr || !known->deep.can_leave) return;
-  send_(id, encode_observed(PauseState{client, known->deep.is_paused, known->deep.stay}));
+  if (known == nullptr || !known->deep.can_leave) return {};
+  return PauseState{client, known->deep.is_paused, known->deep.stay};
 }
 
 }  // namespace cuvmm::daemon

@@ -27,7 +27,7 @@ const char* words_for(ReclaimStep step) {
 
 bool Broker::observe(ConnectionId id, const Party& party, const ObserverMessage& said,
                      Microseconds now) {
-  const auto answer = [&](const ObserverMessage& words) { send_(id, encode_observed(words)); };
+  const auto answer = [&](const ObserverMessage& words) { send_(id, {encode_observed(words)}); };
   // A user's service is visible only to that user and root; the machine's service, to all users.
   const bool may_look = settings_.serves == Serves::AllUsers || party.peer.user == settings_.user ||
                         party.peer.user == 0;
@@ -54,7 +54,8 @@ bool Broker::observe(ConnectionId id, const Party& party, const ObserverMessage&
 }
 
 void Broker::show_state(ConnectionId id, Microseconds now) const {
-  const auto show = [&](const ObserverMessage& words) { send_(id, encode_observed(words)); };
+  std::vector<Packet> answer;
+  const auto show = [&](const ObserverMessage& words) { answer.push_back(encode_observed(words)); };
   for (const auto& [place, facts] : policy_.books().places()) {
     show(node::PlaceState{.place = uuid_of(place),
                           .kind = facts.kind,
@@ -77,8 +78,8 @@ void Broker::show_state(ConnectionId id, Microseconds now) const {
                            .is_idle = facts.is_idle,
                            .has_turn = policy_.turns().has_turn(facts.group),
                            .is_stalled = facts.is_stalled});
-    show_time(id, client);
-    show_pause(id, client);
+    if (const auto time = time_of(client)) show(*time);
+    if (const auto pause = pause_of(client)) show(*pause);
     for (const auto& [place, wish] : party->second.wishes->places) {
       const ClientHolding* const holding = facts.find(place);
       const MemoryShare share = facts.terms.share_at(place);
@@ -99,6 +100,7 @@ void Broker::show_state(ConnectionId id, Microseconds now) const {
     show(state);
   }
   show(StateEnd{.up_for = now - began_.value_or(now)});
+  send_(id, std::move(answer));
 }
 
 // The names of the clients that this one waits for: those asked for memory of the place, or else

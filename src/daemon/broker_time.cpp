@@ -81,14 +81,14 @@ ObserverAnswer Broker::change_cap(const Party& by, const TimeTermsAsk& asked, Mi
   return answer;
 }
 
-void Broker::show_time(ConnectionId id, ClientId client) const {
-  if (!time_.knows(client)) return;
+std::optional<TimeState> Broker::time_of(ClientId client) const {
+  if (!time_.knows(client)) return {};
   const TimeUse use = time_.use_of(client);
-  send_(id, encode_observed(TimeState{.client = client,
-                                      .cap = time_.cap_of(client),
-                                      .held = use.held,
-                                      .waited = use.waited,
-                                      .competes = time_.competes(client)}));
+  return TimeState{.client = client,
+                   .cap = time_.cap_of(client),
+                   .held = use.held,
+                   .waited = use.waited,
+                   .competes = time_.competes(client)};
 }
 
 }  // namespace cuvmm::daemon

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/history.hpp"
+#include "base/printable.hpp"
 
 #include <algorithm>
 
@@ -84,12 +85,12 @@ NodeEventSample& NodeHistory::add(NodeEventKind kind, ClientId client, Microseco
 }
 
 void NodeHistory::before(const ClientCame& event, Microseconds now) {
-  Known known{.label = names_.name(event.client), .user = names_.user(event.client)};
+  Known known{.label = printable(names_.name(event.client)), .user = names_.user(event.client)};
   const auto is_taken = [&](const std::string& label) {
     return std::any_of(clients_.begin(), clients_.end(),
                        [&](const auto& one) { return one.second.label == label; });
   };
-  // Another client may have chosen the name that this makes.
+  // Another client may have chosen the name that this makes, or one that prints like it.
   while (is_taken(known.label)) known.label += "#" + std::to_string(event.client);
   clients_.insert_or_assign(event.client, std::move(known));
   add(NodeEventKind::Joined, event.client, now);

@@ -172,7 +172,7 @@ int serve(const DaemonRequest& request) {
 
   if (request.check) {
     Broker broker{{.serves = settings.serves, .user = ::geteuid(), .devices = devices, .times = {}},
-                  [](ConnectionId, const std::vector<std::byte>&) {},
+                  [](ConnectionId, const std::vector<Broker::Packet>&) {},
                   [](ConnectionId) {}};
     if (const auto problem = broker.configure(settings.read, 0)) return complain(*problem), 1;
     for (const auto& [place, facts] : broker.policy().books().places()) {

@@ -43,10 +43,6 @@ Fd new_timer() {
   return Fd{::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)};
 }
 
-Fd new_spare() {
-  return Fd{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
-}
-
 void drain(const Fd& timer) {
   std::uint64_t ticks = 0;
   while (::read(timer.number(), &ticks, sizeof ticks) > 0) {
@@ -79,7 +75,6 @@ Result<std::unique_ptr<Server>> Server::open(const ServerSettings& settings,
   server->epoll_ = Fd{::epoll_create1(EPOLL_CLOEXEC)};
   server->timer_ = new_timer();
   server->poll_timer_ = new_timer();
-  server->spare_ = new_spare();
   TRY(server->watch(server->listening_, EPOLLIN, Source::Listening, 0));
   TRY(server->watch(server->signals_.number(), EPOLLIN, Source::Signals, 0));
   TRY(server->watch(server->timer_.number(), EPOLLIN, Source::Timer, 0));
@@ -98,13 +93,15 @@ Result<std::unique_ptr<Server>> Server::open(const ServerSettings& settings,
   of_broker.times.moved_per_second = GiB;
   self->broker_ = std::make_unique<Broker>(
       std::move(of_broker),
-      [self](ConnectionId id, std::vector<std::byte> packet) { self->send(id, std::move(packet)); },
+      [self](ConnectionId id, std::vector<Broker::Packet> packets) {
+        self->send(id, std::move(packets));
+      },
       [self](ConnectionId id) {
         self->connections_[id].is_ending = true;
         self->some_are_ending_ = true;
       },
-      [self](ConnectionId id, std::vector<std::byte> packet, int descriptor) {
-        self->send(id, std::move(packet), Fd{::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)});
+      [self](ConnectionId id, Broker::Packet packet, int descriptor) {
+        self->send_with(id, std::move(packet), Fd{::fcntl(descriptor, F_DUPFD_CLOEXEC, 0)});
       });
   if (const auto problem = self->broker_->configure(settings.read, now_us())) {
     CUVMM_LOG(Error, "%s", problem->c_str());
@@ -246,14 +243,8 @@ void Server::let_in() {
     if (!socket.is_open()) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno != EMFILE && errno != ENFILE) return;
-      // Otherwise epoll would report the waiting client forever.
       CUVMM_LOG_RARELY(Warning, "no descriptors are left; clients are turned away");
-      spare_.close();
-      Fd turned_away{::accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC)};
-      const bool was_somebody = turned_away.is_open();
-      turned_away.close();
-      spare_ = new_spare();
-      if (!was_somebody) return;
+      if (!spare_.turn_away(listening_)) return;
       continue;
     }
     if (connections_.size() >= most_connections) continue;
@@ -358,17 +349,34 @@ void Server::receive(ConnectionId id, node::Microseconds until) {
   }
 }
 
-void Server::send(ConnectionId id, std::vector<std::byte> packet, Fd descriptor) {
+// Null if the client has gone, or does not read.
+Server::Connection* Server::reader(ConnectionId id) {
   const auto found = connections_.find(id);
-  if (found == connections_.end() || found->second.is_ending) return;
+  if (found == connections_.end() || found->second.is_ending) return nullptr;
   Connection& connection = found->second;
-  if (connection.unsent.size() >= most_unsent) {
-    CUVMM_LOG_RARELY(Warning, "a client does not read; its connection ends");
-    connection.is_ending = some_are_ending_ = true;
+  if (connection.unsent.size() < most_unsent) return &connection;
+  CUVMM_LOG_RARELY(Warning, "a client does not read; its connection ends");
+  connection.is_ending = some_are_ending_ = true;
+  return nullptr;
+}
+
+void Server::send(ConnectionId id, std::vector<Broker::Packet> packets) {
+  Connection* const connection = reader(id);
+  if (connection == nullptr) return;
+  for (Broker::Packet& packet : packets) connection->unsent.push_back({std::move(packet), {}});
+  flush(id, *connection);
+}
+
+void Server::send_with(ConnectionId id, Broker::Packet packet, Fd descriptor) {
+  Connection* const connection = reader(id);
+  if (connection == nullptr) return;
+  if (!descriptor.is_open()) {
+    CUVMM_LOG_RARELY(Warning, "no descriptor is left for a client; its connection ends");
+    connection->is_ending = some_are_ending_ = true;
     return;
   }
-  connection.unsent.push_back({std::move(packet), std::move(descriptor)});
-  flush(id, connection);
+  connection->unsent.push_back({std::move(packet), std::move(descriptor)});
+  flush(id, *connection);
 }
 
 void Server::flush(ConnectionId id, Connection& connection) {

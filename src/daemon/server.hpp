@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "base/fd.hpp"
+#include "base/spare_descriptor.hpp"
+#include "daemon/broker.hpp"
 #include "daemon/use_poll.hpp"
 #include "daemon/web.hpp"
 #include "share/runtime_socket.hpp"
@@ -83,7 +85,9 @@ class Server {
   bool has_too_many_connections(uid_t user) const;
   void end_unspoken_connections();
   bool may_say(Connection& connection, std::size_t bytes) const;
-  void send(ConnectionId id, std::vector<std::byte> packet, Fd descriptor = {});
+  Connection* reader(ConnectionId id);
+  void send(ConnectionId id, std::vector<Broker::Packet> packets);
+  void send_with(ConnectionId id, Broker::Packet packet, Fd descriptor);
   void flush(ConnectionId id, Connection& connection);
   void want_room(ConnectionId id, Connection& connection, bool wanted) const;
   void close_ending_connections();
@@ -96,7 +100,7 @@ class Server {
   Fd timer_;
   Fd poll_timer_;
   Fd signals_;
-  Fd spare_;  // closed briefly to turn a client away when no descriptors are left
+  SpareDescriptor spare_;
   std::unique_ptr<Broker> broker_;
   std::unique_ptr<UsePoll> use_poll_;
   std::unique_ptr<Web> web_;

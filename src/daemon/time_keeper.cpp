@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <new>
 #include <string>
@@ -63,7 +65,8 @@ std::optional<int> TimeKeeper::came(ClientId client, pid_t process, const TimeTe
                                                MAP_SHARED, file.number(), 0)
                                       : MAP_FAILED;
   if (memory == MAP_FAILED) {
-    CUVMM_LOG_RARELY(Warning, "no memory for a client's board; its device time is not shared");
+    CUVMM_LOG_RARELY(Warning, "a client gets no board, so its device time is not shared: %s",
+                     std::strerror(errno));
     return {};
   }
   Client& known = clients_[client];

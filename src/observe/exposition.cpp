@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "observe/exposition.hpp"
+#include "base/printable.hpp"
 
 #include <array>
 #include <charconv>
@@ -42,15 +43,9 @@ std::string print_bound(std::uint64_t us) {
 
 // Label values must be UTF-8, but processes may publish any bytes.
 void append_escaped(std::string& text, std::string_view value) {
-  for (const char letter : value) {
-    if (letter == '\\' || letter == '"') {
-      text += '\\';
-      text += letter;
-    } else if (letter < ' ' || letter > '~') {
-      text += '?';
-    } else {
-      text += letter;
-    }
+  for (const char letter : printable(value)) {
+    if (letter == '\\' || letter == '"') text += '\\';
+    text += letter;
   }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "observe/snapshot.hpp"
+#include "base/printable.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -54,7 +55,7 @@ void Snapshot::label_clients() {
   }
   for (ClientSample& one : clients) {
     if (!one.label.empty()) continue;
-    one.label = one.program + "[" + std::to_string(one.process) + "]";
+    one.label = printable(one.program) + "[" + std::to_string(one.process) + "]";
     while (!taken.insert(one.label).second) one.label += "'";
   }
 }

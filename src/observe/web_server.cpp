@@ -90,13 +90,17 @@ void WebServer::accept(const WebListener& listener) {
   for (int i = 0; i < 16; ++i) {
     Fd socket{::accept4(listener.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
     if (!socket.is_open()) {
-      if (errno == EMFILE || errno == ENFILE) {
-        CUVMM_LOG_RARELY(Warning, "no descriptors are left for the live view");
-        make_room();
-      }
-      return;
+      if (errno != EMFILE && errno != ENFILE) return;
+      CUVMM_LOG_RARELY(Warning, "no descriptors are left for the live view");
+      if (make_room() || !spare_.turn_away(listener.descriptor())) return;
+      continue;
     }
-    if (connections_.size() >= most_connections) make_room();
+    const auto is_live = [](const Connection& one) { return !one.is_over; };
+    const auto live = std::count_if(connections_.begin(), connections_.end(), is_live);
+    if (static_cast<std::size_t>(live) >= most_connections) {
+      CUVMM_LOG_RARELY(Warning, "the live view has %td connections; the slowest is closed", live);
+      make_room();
+    }
     Connection& connection = connections_.emplace_back();
     connection.listener = &listener;
     connection.user = listener.user_of(socket);
@@ -106,20 +110,19 @@ void WebServer::accept(const WebListener& listener) {
   }
 }
 
-// Drops the slowest connection, preferably one without a complete request.
-void WebServer::make_room() {
-  CUVMM_LOG_RARELY(Warning, "the live view has %zu connections; the slowest is closed",
-                   connections_.size());
+// Closes the slowest connection, preferably one without a complete request. False if there is none.
+bool WebServer::make_room() {
   const auto slowest = std::min_element(connections_.begin(), connections_.end(),
                                         [](const Connection& a, const Connection& b) {
-                                          if (a.is_over != b.is_over) return a.is_over;
+                                          if (a.is_over != b.is_over) return b.is_over;
                                           if (a.stage != b.stage) return a.stage < b.stage;
                                           return a.until_us < b.until_us;
                                         });
-  if (slowest == connections_.end()) return;
+  if (slowest == connections_.end() || slowest->is_over) return false;
   slowest->is_over = true;
   // Its entry stays in the list until all present events have been handled.
   slowest->socket.close();
+  return true;
 }
 
 // A client that has sent its request may shut down its side. A stream's client has gone then: it

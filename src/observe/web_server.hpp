@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/spare_descriptor.hpp"
 #include "observe/http_request.hpp"
 #include "observe/web_listener.hpp"
 #include "observe/web_source.hpp"
@@ -57,7 +58,7 @@ class WebServer {
   bool watch(int descriptor, void* what) const;
 
   void accept(const WebListener& listener);
-  void make_room();
+  bool make_room();
   static bool awaits_answer(const Connection& connection);
   void read(Connection& connection);
   void answer(Connection& connection);
@@ -82,6 +83,7 @@ class WebServer {
   const std::vector<WebListener> listeners_;
   Fd epoll_;
   Fd timer_;
+  SpareDescriptor spare_;
   Connections connections_;
   std::uint64_t refreshing_since_us_ = 0;  // 0: no figures are being collected
   std::uint64_t refreshed_us_ = 0;

@@ -2,6 +2,7 @@
 """What a new user meets in the first hour: errors name the remedy, and messages are accurate."""
 
 import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -277,6 +278,13 @@ class Help(CliTest):
             self.assertEqual(finished.returncode, 2)
             self.assertTrue(text(finished.stderr).startswith("cuvmm: "), text(finished.stderr))
 
+    def test_after_two_dashes_a_name_may_begin_with_one(self):
+        for words in (("stats",), ("export", "--format", "csv", "-o", "-"), ("advise",)):
+            finished = cuvmm(*words, "--", "-none.trace")
+            self.assertEqual(finished.returncode, 1, words)
+            self.assertIn("-none.trace: open trace: No such file", text(finished.stderr))
+        self.assertIn("--format is required", text(cuvmm("export", "-o", "-", "--", "-none.trace").stderr))
+
 
 class Output(CliTest):
     def test_a_full_disk_is_an_error(self):
@@ -286,6 +294,28 @@ class Output(CliTest):
                                           timeout=60, check=False)
             self.assertEqual(finished.returncode, 1, words)
             self.assertRegex(text(finished.stderr), "standard output: (No space left|write failed)")
+
+    def test_a_program_runs_even_if_nothing_can_be_said(self):
+        """On a full disk, or without a standard error, every message fails to be written."""
+        full = '"$@" 2>/dev/full'
+        closed = '"$@" 2>&-'
+        trace = self.path("%p.trace")
+        for shell in (full, closed):
+            for words, status in ((("run", "--", "sh", "-c", "exit 42"), 42),
+                                  (("run", "--sim", "--trace", trace, "--", FRAG, "--block", "1M"), 0),
+                                  (("run", "--sim", "--", "/nowhere/to/be/found"), 127),
+                                  (("run", "--sim", "--", os.path.dirname(FRAG)), 126),
+                                  (("run", "--no-such-flag"), 2)):
+                finished = subprocess.run(["sh", "-c", shell, "sh", CUVMM, *words], timeout=120, check=False,
+                                          stdout=subprocess.PIPE, env=dict(os.environ, VMM_NO_SUCH="1"))
+                self.assertEqual(finished.returncode, status, (shell, words, finished.stdout))
+
+    def test_values_that_are_not_utf8_are_shown_as_valid_json(self):
+        finished = subprocess.run([CUVMM, "config", "--json"], timeout=60, check=False, capture_output=True,
+                                  env={**os.environb, b"VMM_NAME": b"x\xff"})
+        self.assertEqual(finished.returncode, 0, finished.stderr)
+        shown = {one["name"]: one["value"] for one in json.loads(finished.stdout)["options"]}
+        self.assertEqual(shown["VMM_NAME"], "x\ufffd")
 
 
 class Frameworks(CliTest):

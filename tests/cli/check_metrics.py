@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import resource
 import shutil
 import socket
 import subprocess
@@ -21,6 +22,17 @@ except ImportError:
 
 MiB = 1 << 20
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0"
+
+
+def sockets_of(server):
+    folder = f"/proc/{server.process.pid}/fd"
+    return sum(os.readlink(os.path.join(folder, number)).startswith("socket:") for number in os.listdir(folder))
+
+
+def processor_seconds_of(server):
+    with open(f"/proc/{server.process.pid}/stat", encoding="utf-8") as file:
+        user, system = file.read().rpartition(") ")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 class Figures(WebTest):
@@ -86,6 +98,18 @@ class Figures(WebTest):
         live = sorted(value for (name, _), value in samples_of(self.metrics(server)).items()
                       if name == "cuvmm_memory_live_bytes")
         self.assertEqual(live, [8 * MiB, 16 * MiB])
+
+    def test_names_of_any_letters_stay_separate(self):
+        server = self.serve()
+        self.holder([8], "--name", "é")
+        self.holder([8], "--name", "ü")
+        for name in ("\udcfe", "\udcff"):  # bytes that are not UTF-8
+            self.holder([8], "--name", name)
+        body = self.metrics(server)
+        series = [line.rpartition(" ")[0] for line in body.splitlines() if not line.startswith("#")]
+        self.assertEqual(len(series), len(set(series)), body)
+        self.assertEqual({dict(labels)["client"].partition("#")[0] for (name, labels), _ in samples_of(body).items()
+                          if name == "cuvmm_client_info"}, {"é", "ü", "?"})
 
     def test_without_the_service_processes_publish_the_figures(self):
         self.holder([32], "--name", "alone")
@@ -250,6 +274,42 @@ class Requests(WebTest):
             self.holder([8], "--name", "one")  # handled by the same thread
         finally:
             for one in silent:
+                one.close()
+
+    def test_of_a_flood_of_connections_64_stay_open(self):
+        server = self.serve()
+        before = sockets_of(server)
+        silent = []
+        try:
+            for _ in range(300):
+                silent.append(socket.create_connection(("127.0.0.1", server.port), timeout=20))
+            self.assertEqual(self.get(server, "/state")[0], 200)
+            self.assertLessEqual(sockets_of(server), before + 64)
+        finally:
+            for one in silent:
+                one.close()
+
+    def test_without_descriptors_viewers_are_turned_away_and_the_service_rests(self):
+        # Clients of the service hold all descriptors, so that there is no viewer to close.
+        server = self.serve()
+        clients = []
+        try:
+            used = len(os.listdir(f"/proc/{server.process.pid}/fd"))
+            resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (used + 6, used + 6))
+            for _ in range(20):
+                clients.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+                clients[-1].connect(self.service_socket)
+            viewer = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+            clients.append(viewer)
+            try:
+                self.assertEqual(viewer.recv(1), b"")
+            except ConnectionResetError:
+                pass
+            before = processor_seconds_of(server)
+            time.sleep(2)
+            self.assertLess(processor_seconds_of(server) - before, 1)
+        finally:
+            for one in clients:
                 one.close()
 
     def test_slow_readers_do_not_block_others(self):

@@ -189,6 +189,14 @@ TEST_F(NodeService, AClientThatDoesNotReadLosesItsConnection) {
   EXPECT_TRUE(good.lease(MiB));
 }
 
+TEST_F(NodeService, AnObserverSeesAllOfManyClients) {
+  start();
+  std::vector<RawClient> many;
+  for (int i = 0; i < 600; ++i) many.push_back(RawClient::at(*this, "one of many"));
+  ASSERT_TRUE(many.back().hear<PlaceTerms>());
+  EXPECT_EQ(look_at_all<ClientState>(socket()).size(), many.size());
+}
+
 TEST_F(NodeService, WithoutDescriptorsClientsAreRefusedAndServiceContinues) {
   start({}, {"/bin/sh", "-c", "ulimit -n 40; exec \"$@\"", "sh"});
   std::vector<RawClient> many;

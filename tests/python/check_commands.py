@@ -64,6 +64,8 @@ class Commands(unittest.TestCase):
         self.assertGreater(stats["allocations"], 100)
         with self.assertRaises(subprocess.CalledProcessError):
             cuvmm.run(["false"], sim=True)
+        with self.assertRaises(ValueError):
+            cuvmm.run([])
         self.assertEqual(cuvmm.run(["false"], sim=True, check=False).returncode, 1)
 
     def test_env_converts_booleans_and_simulator_settings(self):
@@ -93,6 +95,9 @@ class Commands(unittest.TestCase):
     def test_env_refuses_invalid_simulator_settings(self):
         with self.assertRaisesRegex(TypeError, "no setting memry; there are devices, memory"):
             cuvmm.env({}, sim={"memry": "8G"})
+        for no_mapping in ("memory=8G", 1, None):
+            with self.assertRaisesRegex(TypeError, "mapping"):
+                cuvmm.env({}, sim=no_mapping)
         for name, value in (("memory", "much"), ("devices", 9), ("driver", 13), ("order", "soon"),
                             ("fault", "cuMemMap=1"), ("delay", "cuMemMap"), ("granularity", 3)):
             with self.assertRaisesRegex(ValueError, f"invalid {name}: .*; allowed: "):
@@ -209,6 +214,17 @@ class Commands(unittest.TestCase):
             cuvmm.stats(self.folder / "none")
         with self.assertRaises(FileNotFoundError):
             cuvmm.Trace(self.folder / "none")
+
+    def test_a_path_that_begins_with_a_dash_is_a_path(self):
+        fragmented().dump(self.folder / "-s.pickle")
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.folder)
+        self.assertEqual(cuvmm.stats("-s.pickle")["source"], "PyTorch memory snapshot")
+        self.assertEqual(cuvmm.advise("-s.pickle", limit="8G")["verdict"], "fits")
+        cuvmm.Trace("-s.pickle").plot("-plot.json")
+        self.assertTrue((self.folder / "-plot.json").exists())
+        with self.assertRaises(FileNotFoundError):
+            cuvmm.stats("--help")
 
     def test_a_notebook_shows_a_trace(self):
         trace = cuvmm.Trace(self.trace())

@@ -10,6 +10,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/doctor/finding.hpp"
+#include "cli/json_text.hpp"
 #include "cli/output.hpp"
 #include "cuvmm/version.h"
 
@@ -56,7 +57,7 @@ void print_json(const Findings& findings) {
                     {"mend", one.mend}});
   }
   const nlohmann::json all = {{"schema", 1}, {"version", CUVMM_VERSION_STRING}, {"findings", list}};
-  fmt::print("{}\n", all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+  fmt::print("{}\n", json_text(all));
 }
 
 // Prints only the remedies.

@@ -11,6 +11,7 @@
 
 #include "base/option_types.hpp"
 #include "cli/commands.hpp"
+#include "cli/json_text.hpp"
 #include "cli/node_view.hpp"
 #include "cli/output.hpp"
 #include "cli/top/screen.hpp"
@@ -174,7 +175,7 @@ int show_once(const TopRequest& request, TopOrder order) {
   if (request.json) {
     nlohmann::json all = as_json(processes);
     if (node.ok()) all["node"] = as_json(*node);
-    fmt::print("{}\n", all.dump(2));
+    fmt::print("{}\n", json_text(all));
   } else if (processes.all().empty() && missing.empty()) {
     fmt::print("{}\n", total_of(processes.all(), request.filter));
   } else if (!processes.all().empty()) {
@@ -185,10 +186,12 @@ int show_once(const TopRequest& request, TopOrder order) {
   if (node.ok() && !request.json) {
     for (const std::string& line : lines_of(*node)) fmt::print("{}\n", line);
   }
-  if (!node.ok() && node.error().kind != ErrorKind::NotFound) say(node.error().text());
+  const bool cannot_look = !node.ok() && node.error().kind != ErrorKind::NotFound;
+  if (cannot_look) say(node.error().text());
   for (const std::string& problem : processes.problems()) say(problem);
   for (const std::string& line : missing) say(line);
-  return !missing.empty() || (processes.all().empty() && !processes.problems().empty()) ? 1 : 0;
+  const bool sees_none = processes.all().empty() && !processes.problems().empty();
+  return !missing.empty() || sees_none || cannot_look ? exit_failed : 0;
 }
 
 int run(const TopRequest& request) {
