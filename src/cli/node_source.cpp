@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "node/service_socket.hpp"
 #include "observe/http_request.hpp"
@@ -42,6 +44,17 @@ Fd connect_to_web(const std::string& path) {
   return socket;
 }
 
+// Whether a body is as long as the head says: a service that ends may leave out the rest.
+bool is_whole(std::string_view head, std::string_view body) {
+  constexpr std::string_view field = "\r\nContent-Length: ";
+  const std::size_t at = head.find(field);
+  if (at == std::string_view::npos) return false;
+  const std::string_view digits = head.substr(at + field.size());
+  std::size_t length = 0;
+  const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), length);
+  return read.ec == std::errc{} && body.size() == length;
+}
+
 // The body of the service's answer; empty if there is none.
 std::string get(const std::string& socket_path, const std::string& path, const char* accept) {
   const Fd socket = connect_to_web(socket_path);
@@ -65,7 +78,8 @@ std::string get(const std::string& socket_path, const std::string& path, const c
   }
   const std::size_t end = answer.find("\r\n\r\n");
   if (!answer.starts_with("HTTP/1.1 200 ") || end == std::string::npos) return "";
-  return answer.substr(end + 4);
+  std::string body = answer.substr(end + 4);
+  return is_whole(std::string_view{answer}.substr(0, end), body) ? body : "";
 }
 
 // Passes on what the service shows to this user.

@@ -8,6 +8,7 @@ import resource
 import shutil
 import socket
 import subprocess
+import threading
 import time
 import unittest
 
@@ -125,6 +126,24 @@ class Figures(WebTest):
         self.holder([32], "--name", "one")
         served = set(samples_of(self.metrics(server)))
         self.assertEqual(set(samples_of(self.good("metrics", env=self.env))), served)
+
+    def test_the_command_prints_no_half_of_what_the_service_serves(self):
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(self.service_socket.replace(".sock", ".http"))
+            listening.listen()
+
+            def answer():
+                for _ in range(2):  # the command first looks whether somebody is there
+                    with listening.accept()[0] as asker:
+                        if asker.recv(4096):
+                            asker.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\ncuvmm_up 1\n")
+
+            thread = threading.Thread(target=answer)
+            thread.start()
+            finished = cuvmm("metrics", env=self.env)
+            thread.join()
+        self.assertEqual((finished.returncode, finished.stdout), (1, b""))
+        self.assertIn("does not answer", text(finished.stderr))
 
     def test_counts_device_and_waiting_time_of_two_contending_programs(self):
         server = self.serve("--time", "share")
