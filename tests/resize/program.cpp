@@ -59,7 +59,10 @@ std::uint64_t RandomProgram::run() {
 // Whole granules half of the time, so that both moves and copies of edges happen.
 Size RandomProgram::any_size() {
   const Size size = least_ + pick(most_ - least_);
-  return chance(50) ? round_down(size, granule) : round_down(size, 4);
+  if (chance(50)) return round_down(size, granule);
+  // Just below a multiple, to which the grant is rounded up.
+  if (chance(20)) return round_up(size, granule) - 4 * (1 + pick(127));
+  return round_down(size, 4);
 }
 
 void RandomProgram::step() {
