@@ -239,6 +239,36 @@ bool Leases::outwait_absence(Holding& holding, std::uint64_t longest) {
   return true;
 }
 
+// The driver may have refused because memory arrived only after the caller looked, or because the
+// driver's memory lags behind the leases. False if that has been so for too long.
+bool Leases::outwait_a_lag(Holding& holding, Leased& place) {
+  constexpr std::uint64_t longest_lag = 100 * a_millisecond;
+  constexpr std::uint64_t forgotten_after = 5'000 * a_millisecond;
+  const std::uint64_t now = now_ns();
+  if (now > place.unbacked_since + forgotten_after) place.unbacked_since = now;
+  if (now > place.unbacked_since + longest_lag) return false;
+  heard_.wait_for(holding, std::chrono::milliseconds{20});
+  return true;
+}
+
+// The service takes memory that bypasses cuvmm, such as contexts, for leased memory as long as the
+// client has leased more than it uses. So it does not know that the device is full, and asks nobody
+// else to give way. Without the surplus it sees the truth when it next asks NVML.
+void Leases::return_what_is_not_backed(Holding& holding, Leased& place, std::uint64_t longest) {
+  constexpr std::uint64_t until_it_has_looked = 750 * a_millisecond;
+  place.unbacked_since = 0;
+  const Size returned = place.budget->take_surplus(place.budget->surplus());
+  if (returned == 0) return;
+  CUVMM_LOG(Info,
+            "the driver has no memory for %s of the lease; returning it to the node's service",
+            print_size(returned).c_str());
+  send(LeaseReturn{place.uuid, returned});
+  const std::uint64_t until = std::min(longest, now_ns() + until_it_has_looked);
+  while (answers() && now_ns() < until) {
+    heard_.wait_for(holding, std::chrono::nanoseconds{until - std::min(until, now_ns())});
+  }
+}
+
 bool Leases::wait_until_leased(LeasedBudget& budget, Size size, std::uint64_t until,
                                std::uint64_t longest) {
   Holding holding{lock_};
@@ -250,13 +280,13 @@ bool Leases::wait_until_leased(LeasedBudget& budget, Size size, std::uint64_t un
       // Let the caller ask the driver, which decides while there is no service.
       if (!answers()) return true;
     }
-    const Size surplus = budget.surplus();
-    // Memory has arrived since the caller looked, or the driver's memory lags behind the leases.
-    // The caller retries a limited number of times.
-    if (surplus >= size) {
-      heard_.wait_for(holding, std::chrono::milliseconds{20});
-      return true;
+    if (budget.surplus() >= size) {
+      // The caller retries a limited number of times.
+      if (outwait_a_lag(holding, *place)) return true;
+      return_what_is_not_backed(holding, *place, longest);
+      continue;
     }
+    const Size surplus = budget.surplus();
     const RequestId request = ask(*place, size - surplus + budget.deficit(), Ask::Whole);
     const auto answered = answer_to(holding, request, longest);
     if (!answered) {

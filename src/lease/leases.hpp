@@ -66,6 +66,7 @@ class Leases final : public Lessor {
     node::UseReport reported = {};
     std::uint64_t reported_at = 0;
     std::uint64_t surplus_since = 0;
+    std::uint64_t unbacked_since = 0;  // the driver refuses what the surplus allows; 0: it does not
     // It gave less than it had reported, or did not pause. Until then it reports only its surplus.
     std::uint64_t short_until = 0;
     Size held_before = 0;           // bytes held before the pause
@@ -151,6 +152,8 @@ class Leases final : public Lessor {
   Extended extend_at_once(Holding& holding, Leased& place, Size size);
   bool wait_until_leased(LeasedBudget& budget, Size size, std::uint64_t until,
                          std::uint64_t longest);
+  bool outwait_a_lag(Holding& holding, Leased& place);
+  void return_what_is_not_backed(Holding& holding, Leased& place, std::uint64_t longest);
   std::span<Leased> places() { return std::span{places_}.first(place_count_); }
   Pending* find(node::RequestId request);
   Leased* find(const LeasedBudget& budget);

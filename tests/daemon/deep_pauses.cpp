@@ -23,6 +23,25 @@ class ProgramsOffTheirDevices : public DeepPausesOfANode {
   int status_ = 0;
 };
 
+// The arrays bypass cuvmm, as contexts do, and the service takes them for leased memory as long as
+// their programs have leased more than they use.
+TEST_F(ProgramsOffTheirDevices, AProgramGetsWhatItHasLeasedAlthoughTheDeviceIsFull) {
+  start();
+  ProgramOnDemand small{*this, "small", 32, {"VMM_NODE_WAIT=60s", "VMM_CACHE=0"}};
+  ASSERT_TRUE(small.has_begun()) << small.said();
+  small.tell("grow 4");
+  small.tell("shrink");  // its lease stays
+  ASSERT_TRUE(small.says("grew: 0\nshrank\n")) << small.said();
+  ProgramOnDemand large{*this, "large", 192};
+  ASSERT_TRUE(large.has_begun()) << large.said();
+  ASSERT_TRUE(comes_true([&] { return is_idle("large"); }));
+  ASSERT_EQ(look_at_device(socket()).leased, (36 + 192) * MiB);
+  small.tell("grow 2");
+  EXPECT_TRUE(small.says("shrank\ngrew: 0\n")) << small.said();
+  small.expect_all_right();
+  large.expect_all_right();
+}
+
 TEST_F(ProgramsOffTheirDevices, AnIdleProgramLeavesAndAHeldCallBringsItBack) {
   start_with({});
   pause_a_program_deeply();

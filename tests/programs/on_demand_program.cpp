@@ -2,7 +2,8 @@
 // on_demand MIB PIPE: holds that much memory that cuvmm serves and an array that the driver serves,
 // and makes a driver call only when a line in the named pipe says so: `check` compares the contents
 // and writes new ones, `look` asks which context is current, `share` makes an IPC handle of further
-// memory. Says what it has done. Ends with the pipe, and with status 1 if any contents were wrong.
+// memory, `grow MIB` allocates more, and `shrink` frees that. Says what it has done. Ends with the
+// pipe, and with status 1 if any contents were wrong.
 #include <fstream>
 #include <string>
 
@@ -21,12 +22,19 @@ int main(int count, char** words) {
   held.write(number);
   std::printf("holds\n");
   std::fflush(stdout);
+  CUdeviceptr more = 0;
   std::ifstream pipe{words[2]};
   for (std::string line; std::getline(pipe, line);) {
     if (line == "look") {
       CUcontext current = nullptr;
       check(CALL(cuCtxGetCurrent)(&current), "cuCtxGetCurrent");
       std::printf("looked\n");
+    } else if (line == "shrink") {
+      check(CALL(cuMemFree)(more), "cuMemFree");
+      std::printf("shrank\n");
+    } else if (line.starts_with("grow ")) {
+      const CUresult answer = CALL(cuMemAlloc)(&more, std::stoul(line.substr(5)) << 20);
+      std::printf("grew: %d\n", static_cast<int>(answer));
     } else if (line == "share") {
       CUdeviceptr shared = 0;
       CUipcMemHandle handle{};
