@@ -59,7 +59,8 @@ Result<std::unique_ptr<PoolMemory>> PoolMemory::create(const Driver& driver, Dev
 
 Result<Allocation*> PoolMemory::allocate(Size asked, StreamId stream, MemoryPressure& pressure) {
   Block* block = TRY(arena_for(asked).allocate(asked, stream, pressure));
-  used_.add(asked);
+  // What is used is reserved, whether or not the program asks before it frees it.
+  reserved_.raise(round_up(used_.add(asked), device_.granule()));
   return block;
 }
 
@@ -159,6 +160,7 @@ Moved PoolMemory::moved() const {
 }
 
 Size PoolMemory::trim(Size keep) {
+  static_cast<void>(reserved());  // raises the high mark before there is less
   const Size small = small_->mapped_bytes();
   large_->trim(keep > small ? keep - small : 0);
   const Size large = large_->mapped_bytes();
@@ -173,6 +175,7 @@ Size PoolMemory::mapped() const {
 // After a wait, memory beyond the release threshold counts as released. It stays mapped, as free
 // device memory subject to VMM_CACHE, so that reusing it costs nothing.
 void PoolMemory::program_waited() {
+  static_cast<void>(reserved());  // raises the high mark before there is less
   const Size now = mapped();
   const Size keeps = std::max(threshold_.load(), round_up(used(), device_.granule()));
   set_aside_.store(now > keeps ? now - keeps : 0);
@@ -199,6 +202,7 @@ Size PoolMemory::mapped_free() const {
 }
 
 Size PoolMemory::release(Size wanted) {
+  static_cast<void>(reserved());  // raises the high mark before there is less
   const Size gone = large_->release(wanted);
   return gone < wanted ? gone + small_->release(wanted - gone) : gone;
 }

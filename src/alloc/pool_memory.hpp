@@ -16,7 +16,12 @@ namespace cuvmm {
 // A number and its highest value since the last reset.
 class HighMark {
  public:
-  void add(Size size) { raise(now_.fetch_add(size, std::memory_order_relaxed) + size); }
+  // Returns the number afterwards.
+  Size add(Size size) {
+    const Size now = now_.fetch_add(size, std::memory_order_relaxed) + size;
+    raise(now);
+    return now;
+  }
   void take(Size size) { now_.fetch_sub(size, std::memory_order_relaxed); }
   // For a number that is kept elsewhere.
   void raise(Size to) {

@@ -160,6 +160,22 @@ TEST_F(Pools, UsedAndReservedBytesFollowTheAllocations) {
   EXPECT_GE(pool_bytes(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH), 8 * MiB);
 }
 
+TEST_F(Pools, TheHighMarksIncludeWhatNobodyAskedAbout) {
+  const GivenStream stream;
+  const GivenPool pool;
+  for (const Size size : {24 * MiB, 8 * MiB}) {
+    const CUdeviceptr memory = given_from(pool, size, stream);
+    ASSERT_CUDA(driver().cuMemFreeAsync(memory, stream));
+    ASSERT_CUDA(driver().cuStreamSynchronize(stream));
+    ASSERT_CUDA(driver().cuMemPoolTrimTo(pool, 0));
+  }
+  EXPECT_EQ(pool_bytes(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH), 24 * MiB);
+  EXPECT_GE(pool_bytes(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH), 24 * MiB);
+  EXPECT_CUDA(set_pool_bytes(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, 0));
+  EXPECT_EQ(pool_bytes(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH),
+            pool_bytes(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
+}
+
 TEST_F(Pools, AHighMarkCanBeResetToZeroOnly) {
   const GivenStream stream;
   const GivenPool pool;
