@@ -25,6 +25,7 @@ struct Told {
   std::optional<ControlAnswer> answer;  // if it did as it was told
   std::string why;
   bool is_refused = false;  // by the program itself
+  bool is_paused = true;
 };
 
 Told tell(const AskProcess& ask, ControlWhat what, const LeftMemory& left = {}) {
@@ -34,7 +35,10 @@ Told tell(const AskProcess& ask, ControlWhat what, const LeftMemory& left = {}) 
   const auto answer = ask(request);
   if (!answer.ok()) return {.answer = {}, .why = answer.error().text()};
   if (answer->outcome != ControlOutcome::Done) {
-    return {.answer = {}, .why = answer->text.data(), .is_refused = true};
+    return {.answer = {},
+            .why = answer->text.data(),
+            .is_refused = true,
+            .is_paused = answer->is_paused != 0};
   }
   return {.answer = *answer, .why = {}};
 }
@@ -118,7 +122,11 @@ DeepPauseOutcome take_off(Libraries& libraries, pid_t process, ProcessCheckpoint
   if (!granted.answer) {
     const bool is_untouched = granted.is_refused && begun == ProcessCheckpoint::Begun::No;
     if (!is_untouched) return unknown(granted.why);
-    return {.end = End::OnDevices, .why = granted.why, .times = {}, .left = {}};
+    return {.end = End::OnDevices,
+            .why = granted.why,
+            .times = {},
+            .left = {},
+            .is_resumed = !granted.is_paused};
   }
   const auto outcome = checkpoint->take_off(begun, timeout);
   const std::string why = outcome.end == End::OffDevices ? "" : outcome.why.text();

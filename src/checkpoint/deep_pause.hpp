@@ -23,6 +23,7 @@ struct DeepPauseOutcome {
   std::string why;                             // unless OffDevices
   CheckpointTimes times;
   share::LeftMemory left{};  // if NVML reports it
+  bool is_resumed = false;   // another command has resumed it meanwhile
 };
 
 // The process must be paused. Can be repeated after any outcome, and after the death of the process

@@ -156,6 +156,11 @@ int pause_deeply(checkpoint::Libraries& libraries, const PauseRequest& request, 
     one["done"] = false;
     return complain(process, outcome.why + "; `cuvmm resume` goes on from here");
   }
+  if (outcome.is_resumed) {
+    one["done"] = false;
+    one["paused"] = false;
+    return complain(process, "another command has resumed it meanwhile");
+  }
   if (!request.json) print_deep(process, outcome);
   return is_off ? 0 : paused_on_devices;
 }

@@ -49,6 +49,31 @@ INSTANTIATE_TEST_SUITE_P(
                       Refusal{"cuCheckpointProcessCheckpoint", "CUDA_ERROR_NOT_SUPPORTED"}),
     [](const auto& refusal) { return refusal.param.call; });
 
+// The test holds the lock of such commands until the program has been resumed.
+TEST_F(DeepPause, SaysIfAnotherCommandHasResumedTheProgram) {
+  const std::string held =
+      "python3 -c 'import fcntl, os, time\n"
+      "folder = os.environ[\"XDG_RUNTIME_DIR\"]\n"
+      "file = open(folder + \"/cuvmm/checkpoints.lock\", \"a\")\n"
+      "fcntl.lockf(file, fcntl.LOCK_EX)\n"
+      "open(folder + \"/locked\", \"w\").close()\n"
+      "while not os.path.exists(folder + \"/unlock\"): time.sleep(0.01)' & "
+      "holder=$!\n" +
+      until("[ -e $XDG_RUNTIME_DIR/locked ]");
+  const std::string asked = cli() + " pause --deep --json $program & asker=$!\n" +
+                            until(cli() + " top --json $program | grep -q \"paused.: true\"") +
+                            resume();
+  const Finished finished =
+      run_beside(held + asked +
+                 "touch $XDG_RUNTIME_DIR/unlock; wait $asker; echo \"pause $?\"; wait $holder\n");
+  EXPECT_TRUE(says(finished, "pause 1"));
+  EXPECT_TRUE(says(finished, "\"done\": false"));
+  EXPECT_TRUE(says(finished, "\"paused\": false"));
+  EXPECT_NE(finished.err.find("another command has resumed it meanwhile"), std::string::npos)
+      << finished.err;
+  expect_all_right(finished);
+}
+
 constexpr const char* needs_init = "cuCheckpointProcessGetState:1=CUDA_ERROR_NOT_INITIALIZED";
 
 TEST_F(DeepPause, InitializesADriverThatAsksForIt) {
