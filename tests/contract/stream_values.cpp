@@ -124,6 +124,17 @@ TEST_F(StreamValues, AStreamIsReleasedByTheWriteOfAnother) {
   EXPECT_EQ(read_word(memory.address() + 64), 6u);
 }
 
+TEST_F(StreamValues, AStreamIsReleasedByAWriteThatNobodyWaitsFor) {
+  const GivenStream waiting;
+  const GivenStream writing;
+  const GivenBlocking memory{4 * KiB};
+  write_word(memory.address(), 0);
+  ASSERT_CUDA(
+      driver().cuStreamWriteValue32(writing, memory.address(), 1, CU_STREAM_WRITE_VALUE_DEFAULT));
+  ASSERT_CUDA(driver().cuStreamWaitValue32(waiting, memory.address(), 1, CU_STREAM_WAIT_VALUE_EQ));
+  EXPECT_CUDA(driver().cuStreamSynchronize(waiting));
+}
+
 TEST_F(StreamValues, AddressesMustBeAligned) {
   const GivenStream stream;
   const GivenBlocking memory{4 * KiB};

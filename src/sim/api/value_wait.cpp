@@ -39,7 +39,13 @@ bool holds(Value now, Value wanted, unsigned condition) {
 
 template <class Value>
 void wait_for_value(const Context& context, CUdeviceptr address, Value wanted, unsigned condition) {
-  while (!holds<Value>(value_at<Value>(context, address).load(), wanted, condition)) {
+  for (int polls = 0; !holds<Value>(value_at<Value>(context, address).load(), wanted, condition);
+       ++polls) {
+    // Nothing that this queue waits for is the work that writes the value, so VMM_SIM_ORDER=lazy
+    // may hold it back.
+    if (polls % 50 == 0) {
+      for (const auto& stream : context.streams()) stream->queue->allow_all();
+    }
     std::this_thread::sleep_for(20us);
   }
 }
