@@ -21,6 +21,12 @@ CUevent event_recorded_by(CUlaunchAttributeID attribute, const CUlaunchAttribute
   }
 }
 
+// The graph records the event whenever it runs.
+void note_event_of_a_graph(Engine& engine, StreamClock* clock, CUevent event) {
+  engine.scheduling().graphs_use_events();
+  if (clock != nullptr) clock->events().recorded_unseen(event);
+}
+
 template <Call call, class... Arguments>
 [[gnu::noinline, gnu::cold]] CUresult launch_with_attributes(const Forward<call>& forward,
                                                              StreamClock& clock,
@@ -32,8 +38,9 @@ template <Call call, class... Arguments>
       const CUevent event = event_recorded_by(attribute.id, attribute.value);
       if (event == nullptr) continue;
       recordings.emplace_back(clock.events(), event);
-      // The launch may become a graph node, which records the event whenever the graph runs.
-      if (forward.engine().captures().any()) clock.events().recorded_unseen(event);
+      // The launch may become a node of a graph.
+      Engine& engine = forward.engine();
+      if (engine.captures().any()) note_event_of_a_graph(engine, &clock, event);
     }
   }
   return forward(config, arguments...);
@@ -54,8 +61,7 @@ CUVMM_HOOK(cuLaunchKernelEx, const CUlaunchConfig* config, CUfunction function, 
 CUVMM_HOOK(cuGraphKernelNodeSetAttribute, CUgraphNode node, CUkernelNodeAttrID attribute,
            const CUkernelNodeAttrValue* value) {
   const CUevent event = value != nullptr ? event_recorded_by(attribute, *value) : nullptr;
-  StreamClock* const clock = clock_of(forward);
-  if (event != nullptr && clock != nullptr) clock->events().recorded_unseen(event);
+  if (event != nullptr) note_event_of_a_graph(forward.engine(), clock_of(forward), event);
   return forward(node, attribute, value);
 }
 
