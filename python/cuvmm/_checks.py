@@ -31,6 +31,15 @@ def signed(name: str, value: SupportsIndex) -> int:
     return number
 
 
+def text(name: str, value: str) -> bytes:
+    """Returns `value` for C. Raises InvalidArgument if C would not see all of it."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is no string: {value!r}")
+    if "\0" in value:
+        raise InvalidArgument(f"{name} has a null character: {value!r}")
+    return value.encode("utf-8", "surrogateescape")
+
+
 def stream_handle(stream: Any) -> Any:
     """Returns a stream's CUstream for C. None is the current context's default stream."""
     return whole("stream", stream) if hasattr(stream, "__index__") else stream

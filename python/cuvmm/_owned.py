@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from types import TracebackType
 from typing import Any, Optional, Type, TypeVar
 
@@ -16,10 +17,12 @@ Self = TypeVar("Self", bound="Owned")
 class Owned:
     """A resource of the library, released by close(), by a `with` block or on destruction.
 
-    A forked child does not own its parent's objects: closing one there releases nothing.
+    A forked child does not own its parent's objects: closing one there releases nothing, and using
+    one raises InvalidArgument. No thread may use an object while another closes it.
     """
 
     _kind = "object"
+    _taking = threading.Lock()  # of two threads that close an object, one releases it
 
     def __init__(self) -> None:
         self._handle: Any = None
@@ -62,8 +65,12 @@ class Owned:
         Returns None if there is nothing to release: the object is closed, or belongs to the parent
         process.
         """
-        handle, self._handle = getattr(self, "_handle", None), None
-        return handle if handle and self._owner == os.getpid() else None
+        if getattr(self, "_owner", None) != os.getpid():
+            self._handle = None
+            return None
+        with Owned._taking:
+            handle, self._handle = getattr(self, "_handle", None), None
+        return handle or None
 
     @property
     def is_open(self) -> bool:
@@ -74,4 +81,6 @@ class Owned:
     def _open(self) -> Any:
         if not self._handle:
             raise InvalidArgument(f"the {self._kind} is closed")
+        if self._owner != os.getpid():
+            raise InvalidArgument(f"the {self._kind} belongs to the parent process")
         return self._handle

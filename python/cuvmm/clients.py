@@ -12,7 +12,7 @@ from ctypes import byref, c_uint32
 from typing import Iterator, NamedTuple
 
 from . import _capi
-from ._checks import signed
+from ._checks import signed, text
 from ._fields import fields
 from ._owned import Owned
 
@@ -68,7 +68,7 @@ class Client(Owned):
     def __init__(self, name: str, *, priority: int = 0, weight: int = 1) -> None:
         super().__init__()
         number = c_uint32()
-        self._lib.client_create(name.encode(), signed("priority", priority),
+        self._lib.client_create(text("name", name), signed("priority", priority),
                                 signed("weight", weight), byref(number))
         self._handle = number.value
 

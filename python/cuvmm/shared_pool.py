@@ -11,7 +11,7 @@ from typing import Any, Callable, Deque, Dict, Iterator, Optional, Union
 from weakref import WeakSet, ref
 
 from . import _capi
-from ._checks import signed, stream_handle, whole
+from ._checks import signed, stream_handle, text, whole
 from ._fields import fields
 from ._owned import Owned
 from .array import DeviceArray, Shape, dimensions, size_of, type_string
@@ -78,7 +78,7 @@ class SharedPool(Owned):
             if lost is not None:
                 lost(offset, size)
         options.lost = _capi.Lost(are_lost)
-        address = number_of(self._lib.shared_pool_register_model, self._open, model.encode(),
+        address = number_of(self._lib.shared_pool_register_model, self._open, text("model", model),
                           whole("capacity", capacity), byref(options))
         self._callbacks[model] = options
         return address
@@ -109,7 +109,7 @@ class SharedPool(Owned):
         # Remove it first: another thread may register the name again as soon as it is free.
         kept = self._callbacks.pop(model, None)
         try:
-            self._lib.shared_pool_unregister_model(self._open, model.encode())
+            self._lib.shared_pool_unregister_model(self._open, text("model", model))
         except Exception:
             if kept is not None:
                 self._callbacks.setdefault(model, kept)
@@ -144,7 +144,7 @@ class SharedPool(Owned):
         Raises OutOfAddresses or OutOfPhysicalMemory if there is no room.
         """
         size = whole("size", size)
-        made = placed_by(self._lib.shared_pool_allocate, self._open, model.encode(), size,
+        made = placed_by(self._lib.shared_pool_allocate, self._open, text("model", model), size,
                          traits(movable, evictable))
         return self._placed(made, size, model, evictable)
 
@@ -155,7 +155,7 @@ class SharedPool(Owned):
         Raises AlreadyMapped if any of these bytes is allocated or withheld.
         """
         offset, size = whole("offset", offset), whole("size", size)
-        made = placed_by(self._lib.shared_pool_allocate_at, self._open, model.encode(), offset,
+        made = placed_by(self._lib.shared_pool_allocate_at, self._open, text("model", model), offset,
                          size, traits(movable, evictable))
         return self._placed(made, size, model, evictable)
 
@@ -168,7 +168,7 @@ class SharedPool(Owned):
         if isinstance(allocated, PoolAllocation):
             free_allocation(allocated, size, self, model)
         else:
-            self._lib.shared_pool_deallocate(self._open, model.encode(),
+            self._lib.shared_pool_deallocate(self._open, text("model", model),
                                              whole("offset", allocated), size_given(size))
 
     def array(self, model: str, shape: Shape, dtype: Any = "float32", *, evictable: bool = False
@@ -183,11 +183,11 @@ class SharedPool(Owned):
 
         `stream` is as for ElasticPool.fence().
         """
-        self._lib.shared_pool_fence(self._open, model.encode(), stream_handle(stream))
+        self._lib.shared_pool_fence(self._open, text("model", model), stream_handle(stream))
 
     def compact(self, model: str) -> Compaction:
         """Packs the model's allocated bytes into less memory, like ElasticPool.compact()."""
-        return compaction_of(self._lib.shared_pool_compact, self._open, model.encode())
+        return compaction_of(self._lib.shared_pool_compact, self._open, text("model", model))
 
     def deactivate(self, model: str) -> None:
         """Unmaps all of the model's memory and keeps it.
@@ -195,12 +195,12 @@ class SharedPool(Owned):
         When the pool reclaims from this model, it takes this memory first. Waits for the model's
         fences; no thread may submit work that uses the model's memory during the call.
         """
-        self._lib.shared_pool_deactivate(self._open, model.encode())
+        self._lib.shared_pool_deactivate(self._open, text("model", model))
 
     def activate(self, model: str) -> Activation:
         """Maps the model's memory at its old addresses. Returns whether its contents were kept."""
         activation = c_int32()
-        self._lib.shared_pool_activate(self._open, model.encode(), byref(activation))
+        self._lib.shared_pool_activate(self._open, text("model", model), byref(activation))
         return Activation(activation.value)
 
     @contextmanager
@@ -219,7 +219,7 @@ class SharedPool(Owned):
     def model_stats(self, model: str) -> ModelStats:
         """Returns the model's statistics."""
         stats = _capi.ModelStats()
-        self._lib.shared_pool_get_model_stats(self._open, model.encode(), byref(stats))
+        self._lib.shared_pool_get_model_stats(self._open, text("model", model), byref(stats))
         return fields(stats, ModelStats, memory=fields(stats.memory, ElasticPoolStats),
                       is_active=bool(stats.is_active))
 

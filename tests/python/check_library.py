@@ -145,12 +145,27 @@ class Resizing(unittest.TestCase):
         gc.collect()
         self.assertEqual(cuvmm.device_info().physical_in_use, before)
 
+    def test_of_two_threads_that_close_an_object_one_releases_it(self):
+        between = sys.getswitchinterval()
+        self.addCleanup(sys.setswitchinterval, between)
+        sys.setswitchinterval(1e-6)
+        for _ in range(100):
+            pool = cuvmm.ElasticPool(4 * MIB)
+            threads = [threading.Thread(target=pool.close) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+
     def test_a_forked_child_releases_nothing(self):
         with cuvmm.ElasticPool(64 * MIB) as pool, pool.array(100, "uint8") as one:
             one.copy_from(b"a" * 100)
             child = os.fork()
             if child == 0:
-                pool.close()
+                try:
+                    pool.allocate(10)
+                except cuvmm.InvalidArgument:
+                    pool.close()
                 os._exit(0 if not pool.is_open else 1)
             self.assertEqual(os.waitpid(child, 0)[1], 0)
             self.assertEqual(one.tobytes(), b"a" * 100)

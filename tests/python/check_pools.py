@@ -187,6 +187,11 @@ class Shared(unittest.TestCase):
             pool.allocate("b", 6 * MIB)
             self.assertEqual(lost, [(0, 32 * MIB)])
             pool.unregister_model("b")
+            for wrong in ("a\0b", "\0"):
+                with self.assertRaisesRegex(cuvmm.InvalidArgument, "null character"):
+                    pool.unregister_model(wrong)
+            with self.assertRaises(TypeError):
+                pool.unregister_model(None)
             self.assertEqual(pool.activate("a"), cuvmm.Activation.LOST)
             self.assertEqual(pool.stats().physical_bytes,
                              pool.model_stats("a").memory.physical_bytes)
