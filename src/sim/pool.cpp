@@ -179,6 +179,8 @@ CUresult Pool::allocate(const std::shared_ptr<Stream>& stream, Size size, CUdevi
   const Taker taker{stream->queue.get(), queues_before(*stream)};
   const auto attempt = [&](Reuse reuse) {
     const Holding holding{lock_};
+    // Another thread has destroyed it, and would not see the allocation.
+    if (retired_) return decltype(take(taker, rounded, reuse)){};
     auto taken = take(taker, rounded, reuse);
     if (taken) count_used(size);
     return taken;
@@ -194,7 +196,7 @@ CUresult Pool::allocate(const std::shared_ptr<Stream>& stream, Size size, CUdevi
       for (const Point& point : taken->after) order_after(*stream, point);
     }
   }
-  if (!taken) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!taken) return is_retired() ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
   Process::get().space().add(
       {.address = taken->address,
        .size = size,
@@ -283,6 +285,11 @@ void Pool::retire() {
   retired_ = true;
   release_threshold_ = 0;
   freed_since_sync_ = true;
+}
+
+bool Pool::is_retired() const {
+  const Holding holding{lock_};
+  return retired_;
 }
 
 bool Pool::is_done() const {

@@ -66,6 +66,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
 
   // Called when the program destroys the pool, which lives on until its allocations are freed.
   void retire();
+  bool is_retired() const;
   // Whether it was retired and none of its memory is in use any more.
   bool is_done() const;
 

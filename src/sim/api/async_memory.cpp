@@ -47,7 +47,7 @@ CUresult allocate(CUdeviceptr* address, Size size, CUmemoryPool handle, CUstream
   if (address == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto stream = find_stream(context, stream_handle);
   if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto pool = pool_for(*stream, handle);
+  auto pool = pool_for(*stream, handle);
   if (pool == nullptr || pool->is_imported()) return CUDA_ERROR_INVALID_VALUE;
   if (size == 0) {
     *address = 0;  // measured: size 0 is no error here
@@ -58,7 +58,13 @@ CUresult allocate(CUdeviceptr* address, Size size, CUmemoryPool handle, CUstream
     return capture_allocation(*stream, size, handle, address);
   }
   if (const CUresult refused = refuse_by_captures(*stream); refused != CUDA_SUCCESS) return refused;
-  const CUresult answer = pool->allocate(stream, size, address);
+  CUresult answer = pool->allocate(stream, size, address);
+  // The device's current pool has just been destroyed, so it has another one.
+  while (answer == CUDA_ERROR_INVALID_VALUE && handle == nullptr && pool->is_retired()) {
+    pool = pool_for(*stream, handle);
+    if (pool == nullptr) return answer;
+    answer = pool->allocate(stream, size, address);
+  }
   if (answer == CUDA_SUCCESS) submit_memory_operation(stream);
   return answer;
 }
