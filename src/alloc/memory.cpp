@@ -2,6 +2,8 @@
 // Memory: allocating, lending, and what the program sees as free.
 #include "alloc/memory.hpp"
 
+#include <utility>
+
 #include "alloc/out_of_memory.hpp"
 #include "base/log.hpp"
 #include "driver/current_context.hpp"
@@ -103,6 +105,12 @@ Answer Memory::allocate_from(const Serve& serve, CUdeviceptr* address, Size size
   MemoryPressure pressure{settings_.wait};
   const Size held_before = device.budget().held_bytes();
   auto made = pool->allocate(size, stream.id, pressure);
+  // Another thread may have destroyed the device's current pool, so that it has another one now.
+  while (!made.ok() && made.error().kind == ErrorKind::NotFound) {
+    PoolMemory* const ended = std::exchange(pool, serve());
+    if (pool == nullptr || pool == ended || &pool->device() != &device) return std::nullopt;
+    made = pool->allocate(size, stream.id, pressure);
+  }
   if (DeviceReclaim::may_help(made)) {
     // The pool may end while this thread waits for a lease, outside the barrier.
     const auto attempt = [&]() -> decltype(made) {

@@ -3,6 +3,10 @@
 // memory, and pools that cuvmm does not serve.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+#include <vector>
+
 #include "hook_sim/on_primary_context.hpp"
 #include "hook_sim/stand_ins.hpp"
 
@@ -218,6 +222,38 @@ TEST_F(LimitedNativeMemory, OfAPoolCountsOnThePoolsDevice) {
   free(block);
   EXPECT_EQ(native(1), 0U);
   EXPECT_DONE(through_door<Call::cuMemPoolDestroy>(pool));
+}
+
+// The device then has its default pool as the current one again.
+TEST_F(LimitedNativeMemory, IsNotNeededWhileAnotherThreadEndsTheCurrentPool) {
+  std::vector<CUdeviceptr> cached(limit / MiB);
+  for (CUdeviceptr& block : cached) {
+    ASSERT_DONE(through_door<Call::cuMemAlloc_v2>(&block, std::size_t{MiB}));
+  }
+  for (const CUdeviceptr block : cached) free(block);
+  std::atomic<bool> ends{false};
+  std::thread allocates{[&] {
+    EXPECT_DONE(through_door<Call::cuCtxSetCurrent>(context_));
+    CUstream stream = nullptr;
+    EXPECT_DONE(through_door<Call::cuStreamCreate>(&stream, unsigned{CU_STREAM_NON_BLOCKING}));
+    while (!ends) {
+      CUdeviceptr block = 0;
+      const CUresult answer = through_door<Call::cuMemAllocAsync>(&block, std::size_t{MiB}, stream);
+      EXPECT_DONE(answer);
+      if (answer != CUDA_SUCCESS) break;
+      EXPECT_DONE(through_door<Call::cuMemFreeAsync>(block, stream));
+      EXPECT_DONE(through_door<Call::cuStreamSynchronize>(stream));
+    }
+    EXPECT_DONE(through_door<Call::cuStreamDestroy_v2>(stream));
+  }};
+  for (int i = 0; i < 3000 && !HasFailure(); ++i) {
+    const CUmemoryPool pool =
+        given_pool({CU_MEM_LOCATION_TYPE_DEVICE, {0}}, CU_MEM_HANDLE_TYPE_NONE);
+    EXPECT_DONE(through_door<Call::cuDeviceSetMemPool>(0, pool));
+    EXPECT_DONE(through_door<Call::cuMemPoolDestroy>(pool));
+  }
+  ends = true;
+  allocates.join();
 }
 
 TEST_F(LimitedNativeMemory, OfAPoolOfTheHostDoesNotCount) {

@@ -110,7 +110,11 @@ bool BlockBuilder::is_waiting_futile(const Build& build) const {
 }
 
 Result<Block*> BlockBuilder::try_to_build(Build& build) {
-  if (state_.has_ended) return Error::invalid("allocate", "of a pool or context that has ended");
+  if (state_.has_ended) {
+    return Error{.kind = ErrorKind::NotFound,
+                 .doing = "allocate",
+                 .subject = "its pool or context has ended"};
+  }
   const bool all = may_move(build);
   if (build.places == 1) state_.spread.settle();
   const Patience patience = all ? endless : usual_patience;
