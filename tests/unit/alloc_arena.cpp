@@ -270,7 +270,7 @@ TEST_F(ArenaTest, ItsEndReleasesEverything) {
   world.check();
   const auto more = world.arena().allocate(world.granules(1), no_stream);
   ASSERT_FALSE(more.ok());
-  EXPECT_EQ(more.error().kind, ErrorKind::InvalidArgument);
+  EXPECT_EQ(more.error().kind, ErrorKind::NotFound);
 }
 
 TEST_F(ArenaTest, EndsByItselfOnlyWhenNothingIsHeldOrPending) {
