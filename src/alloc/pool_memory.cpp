@@ -59,7 +59,7 @@ Result<std::unique_ptr<PoolMemory>> PoolMemory::create(const Driver& driver, Dev
 
 Result<Allocation*> PoolMemory::allocate(Size asked, StreamId stream, MemoryPressure& pressure) {
   Block* block = TRY(arena_for(asked).allocate(asked, stream, pressure));
-  // What is used is reserved, whether or not the program asks before it frees it.
+  // The program may free it before it asks what was reserved.
   reserved_.raise(round_up(used_.add(asked), device_.granule()));
   return block;
 }

@@ -184,7 +184,7 @@ void* without_exports(void** library, const char* name) {
   if (*library == RTLD_DEFAULT && another_comes_first(name)) return nullptr;
   void* const next = next_definition(name);
   if (next == nullptr) *library = library_without_driver();
-  // Behind a caller that comes after cuvmm, the next definition may be another one, or none.
+  // A caller that comes after cuvmm in the search order has another next definition, or none.
   return *library == RTLD_NEXT ? nullptr : next;
 }
 

@@ -291,7 +291,7 @@ void* cuvmm_stub_decide_dlsym(void** library, const char* name) {
       if (next_definition(NULL, name) == NULL) {
         *library = dlopen("libc.so.6", lazily | only_if_loaded);
       } else if (*library != NEXT_SCOPE) {
-        // Behind a caller that comes after the stub, there may be another one, or none.
+        // A caller that comes after the stub has another next definition, or none.
         answers = next_definition;
       }
     }

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs PyTorch training on the card with several allocators: its own, its expandable segments, the
-# driver's pool, and cuvmm behind the same calls, without a limit and with one slightly above the
-# peak of live bytes; expandable segments with such a limit as well. Runs in rounds; ratios compare
-# runs of one round.
+# driver's pool, and cuvmm behind the same calls; then expandable segments and cuvmm limited to
+# slightly more than the peak of live bytes. Runs in rounds; ratios compare runs of one round.
 source tools/train.sh
 measure_peak train_var
 train_in_turns train_var 5 native expandable async cuvmm expandable@1.02 cuvmm@1.02 cuvmm@1.005
