@@ -15,8 +15,8 @@ namespace cuvmm::cli {
 inline constexpr int exit_failed = 1;
 inline constexpr int exit_usage = 2;
 
-// One line on standard error: "cuvmm: what". A failure to write it is ignored: a program that we run
-// must start, and end with its own status, even if the disk is full.
+// One line on standard error: "cuvmm: what". A failure to write it is ignored: a program that we
+// run must start, and end with its own status, even if the disk is full.
 void say(const std::string& what);
 // A further line, without the prefix.
 void say_more(const std::string& line);

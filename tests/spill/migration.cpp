@@ -200,7 +200,10 @@ void expect_lent(Program& program, const Program::Block& block) {
 }
 
 TEST_F(MigrationTest, EachOfManySmallSpilledBlocksIsLentAsItself) {
-  Program program{driver(), settings()};
+  // With so much room, a spilled chunk is larger than the blocks need.
+  MemorySettings roomy = settings();
+  roomy.spill = {SpillTo::Host, SizeLimit::of_bytes(4 * GiB)};
+  Program program{driver(), roomy};
   program.add(24 * MiB, false);
   for (int i = 0; i < 100; ++i) program.add(50'000, false);
   ASSERT_NE(spilled(program), 0u);
