@@ -163,10 +163,13 @@ TEST_F(Pools, UsedAndReservedBytesFollowTheAllocations) {
 TEST_F(Pools, TheHighMarksIncludeWhatNobodyAskedAbout) {
   const GivenStream stream;
   const GivenPool pool;
-  for (const Size size : {24 * MiB, 8 * MiB}) {
+  const auto use = [&](Size size) {
     const CUdeviceptr memory = given_from(pool, size, stream);
     ASSERT_CUDA(driver().cuMemFreeAsync(memory, stream));
     ASSERT_CUDA(driver().cuStreamSynchronize(stream));
+  };
+  for (const Size size : {24 * MiB, 8 * MiB}) {
+    use(size);
     ASSERT_CUDA(driver().cuMemPoolTrimTo(pool, 0));
   }
   EXPECT_EQ(pool_bytes(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH), 24 * MiB);
@@ -174,6 +177,10 @@ TEST_F(Pools, TheHighMarksIncludeWhatNobodyAskedAbout) {
   EXPECT_CUDA(set_pool_bytes(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, 0));
   EXPECT_EQ(pool_bytes(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH),
             pool_bytes(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT));
+  use(8 * MiB);
+  EXPECT_CUDA(set_pool_bytes(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, 0));
+  use(8 * MiB);  // of memory that the pool may still have
+  EXPECT_GE(pool_bytes(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH), 8 * MiB);
 }
 
 TEST_F(Pools, AHighMarkCanBeResetToZeroOnly) {
