@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from types import TracebackType
 from typing import Any, Optional, Type, TypeVar
 
@@ -22,7 +21,7 @@ class Owned:
     """
 
     _kind = "object"
-    _taking = threading.Lock()  # of two threads that close an object, one releases it
+    _handle: Any = None
 
     def __init__(self) -> None:
         self._handle: Any = None
@@ -68,9 +67,9 @@ class Owned:
         if getattr(self, "_owner", None) != os.getpid():
             self._handle = None
             return None
-        with Owned._taking:
-            handle, self._handle = getattr(self, "_handle", None), None
-        return handle or None
+        # Atomic, so of two threads that close the object one releases it. A lock would also be taken
+        # by __del__, which may run at any moment, and be held in a forked child.
+        return self.__dict__.pop("_handle", None) or None
 
     @property
     def is_open(self) -> bool:

@@ -280,13 +280,13 @@ bool Leases::wait_until_leased(LeasedBudget& budget, Size size, std::uint64_t un
       // Let the caller ask the driver, which decides while there is no service.
       if (!answers()) return true;
     }
-    if (budget.surplus() >= size) {
+    const Size surplus = budget.surplus();  // read once: frees in other threads raise it
+    if (surplus >= size) {
       // The caller retries a limited number of times.
       if (outwait_a_lag(holding, *place)) return true;
       return_what_is_not_backed(holding, *place, longest);
       continue;
     }
-    const Size surplus = budget.surplus();
     const RequestId request = ask(*place, size - surplus + budget.deficit(), Ask::Whole);
     const auto answered = answer_to(holding, request, longest);
     if (!answered) {

@@ -177,10 +177,10 @@ CUresult Pool::allocate(const std::shared_ptr<Stream>& stream, Size size, CUdevi
   const Size most = properties_.device != nullptr ? properties_.device->memory() : TiB;
   if (rounded == 0 || rounded > most) return CUDA_ERROR_OUT_OF_MEMORY;
   const Taker taker{stream->queue.get(), queues_before(*stream)};
-  const auto attempt = [&](Reuse reuse) {
+  const auto attempt = [&](Reuse reuse) -> std::optional<Taken> {
     const Holding holding{lock_};
     // Another thread has destroyed it, and would not see the allocation.
-    if (retired_) return decltype(take(taker, rounded, reuse)){};
+    if (retired_) return {};
     auto taken = take(taker, rounded, reuse);
     if (taken) count_used(size);
     return taken;
