@@ -173,7 +173,8 @@ CUresult AddressSpace::set_access(CUdeviceptr address, Size size, int who, Acces
 std::optional<Access> AddressSpace::access_of(CUdeviceptr address, int who) const {
   const Reading reading{lock_};
   const auto found = mapping_holding(address);
-  if (found == mappings_.end() || found->second.owner != Owner::Program) return std::nullopt;
+  if (found == mappings_.end()) return std::nullopt;
+  if (found->second.owner == Owner::Driver) return Access::None;
   return found->second.access[static_cast<std::size_t>(who)];
 }
 

@@ -81,6 +81,7 @@ class AddressSpace {
   CUresult unmap(CUdeviceptr address, Size size, Owner owner);
   // The range must consist exactly of whole adjacent mappings.
   CUresult set_access(CUdeviceptr address, Size size, int who, Access access, Owner owner);
+  // What the program granted, so nothing for the driver's memory (measured).
   std::optional<Access> access_of(CUdeviceptr address, int who) const;
   std::optional<Mapping> mapping_at(CUdeviceptr address) const;
   // Begin and size of the program's reservation that contains the address.

@@ -51,7 +51,10 @@ void end_context(const std::shared_ptr<Context>& context) {
   remove_all_of(process.events, context);
   remove_all_of(process.modules, context);
   context->forget_streams();
-  for (const auto& other : process.contexts.all()) other->disable_peer(context);
+  for (const auto& other : process.contexts.all()) {
+    other->disable_peer(context);
+    if (context->has_peer(*other)) renew_peer_access(other);
+  }
 }
 
 void note_synchronized(Context& context) {

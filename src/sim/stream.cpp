@@ -47,6 +47,16 @@ std::shared_ptr<Stream> find_stream(const std::shared_ptr<Context>& current, CUs
   return Process::get().streams.find(stream);
 }
 
+CUresult find_stream_of_any_context(CUstream handle, std::shared_ptr<Stream>* stream) {
+  const auto current = current_context();
+  const bool is_named =
+      handle != nullptr && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD;
+  const bool may_do_without = is_named && current.answer == CUDA_ERROR_INVALID_CONTEXT;
+  if (current.answer != CUDA_SUCCESS && !may_do_without) return current.answer;
+  *stream = find_stream(current.context, handle);
+  return *stream == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
+
 std::shared_ptr<Stream> implicit_stream(const std::shared_ptr<Context>& current) {
   return current_flavour() == Flavour::PerThread ? current->per_thread_stream()
                                                  : current->legacy_stream();

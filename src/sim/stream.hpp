@@ -46,6 +46,9 @@ std::uint64_t next_stream_id();
 // Finds the stream that a call names: NULL (by the call's flavour), 1, 2, or a created stream.
 // Returns nullptr if there is no such stream.
 std::shared_ptr<Stream> find_stream(const std::shared_ptr<Context>& current, CUstream stream);
+// Also finds a created stream if no context is current. Returns an error if there is no such
+// stream.
+CUresult find_stream_of_any_context(CUstream handle, std::shared_ptr<Stream>* stream);
 // The stream for calls without a stream argument.
 std::shared_ptr<Stream> implicit_stream(const std::shared_ptr<Context>& current);
 

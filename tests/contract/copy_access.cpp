@@ -86,6 +86,24 @@ TEST_F(CopyAccess, BlockingMemoryOfAnotherDeviceMayBeCopiedButNotSet) {
   EXPECT_CUDA(synchronize());
 }
 
+TEST_F(CopyAccess, PeerAccessEndsWithTheContextThatEnabledIt) {
+  NEEDS_DEVICES(2);
+  int can = 0;
+  GIVEN(driver().cuDeviceCanAccessPeer(&can, device(1), device(0)));
+  if (can == 0) GTEST_SKIP() << "device 1 cannot reach device 0";
+  const GivenBlocking there{accessed};
+  {
+    OwnContext enabling{1};
+    GIVEN(driver().cuCtxEnablePeerAccess(primary(), 0));
+    EXPECT_CUDA(driver().cuMemsetD8(there.address(), 1, accessed));
+    EXPECT_CUDA(synchronize());
+    EXPECT_CUDA(enabling.destroy());
+  }
+  const PrimaryContext here{1};
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemsetD8(there.address(), 1, accessed));
+  EXPECT_CUDA(synchronize());
+}
+
 TEST_F(CopyAccess, MappedMemoryOfAnotherDeviceNeedsAccessOrItsContext) {
   NEEDS_DEVICES(2);
   GivenMapped there = given_mapped(1, granularity());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Blocking memory in another process by legacy IPC: a handle of 64 bytes that any channel can
 // carry.
+#include "streams_support.hpp"
 #include "support/child.hpp"
 #include "support/memory.hpp"
 
@@ -183,6 +184,14 @@ TEST_F(IpcMemory, ThatIsStreamOrderedHasNoHandle) {
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuIpcGetMemHandle(&handle, address));
   EXPECT_CUDA(driver().cuMemFreeAsync(address, nullptr));
   GIVEN(synchronize());
+}
+
+TEST_F(IpcMemory, HasNoHandleWithoutACurrentContext) {
+  auto memory = given_blocking(shared_size);
+  CUipcMemHandle handle{};
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_CONTEXT, without_a_context([&] {
+                  return driver().cuIpcGetMemHandle(&handle, memory.address());
+                }));
 }
 
 TEST_F(IpcMemory, ThatNeverWasHasNoHandle) {

@@ -67,6 +67,17 @@ TEST_F(PoolAllocations, UsedBytesFallWhenTheFreeIsCalled) {
   EXPECT_EQ(used(pool), 0u);
 }
 
+TEST_F(PoolAllocations, TheStreamSaysWhichContextIsMeantIfNoneIsCurrent) {
+  const GivenStream stream;
+  CUdeviceptr memory = 0;
+  ASSERT_CUDA(without_a_context([&] { return driver().cuMemAllocAsync(&memory, block, stream); }));
+  ASSERT_CUDA(driver().cuMemsetD32Async(memory, 5, 256, stream));
+  ASSERT_CUDA(driver().cuStreamSynchronize(stream));
+  EXPECT_TRUE(all_words_are(memory, 256, 5));
+  EXPECT_CUDA(without_a_context([&] { return driver().cuMemFreeAsync(memory, stream); }));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemFreeAsync(memory, stream));
+}
+
 TEST_F(PoolAllocations, ABlockMayBeFreedOnAnotherStream) {
   const GivenStream allocating;
   const GivenStream freeing;

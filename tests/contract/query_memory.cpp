@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "query_support.hpp"
+#include "streams_support.hpp"
 
 namespace cuvmm::test {
 
@@ -204,6 +205,37 @@ TEST_F(AskedAboutAsync, ItsCopiesCanBeMadeToWait) {
 }
 TEST_F(AskedAboutMapped, ItsCopiesCannotBeMadeToWait) {
   EXPECT_ANSWER(CUDA_ERROR_NOT_SUPPORTED, set_sync_memops(memory_->address()));
+}
+
+// Access as cuMemSetAccess() grants it
+void expect_no_access_is_told(CUdeviceptr address) {
+  const CUmemLocation location{CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  unsigned long long flags = 99;
+  EXPECT_CUDA(driver().cuMemGetAccess(&flags, &location, address));
+  EXPECT_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+}
+TEST_F(AskedAboutBlocking, ItWasGrantedToNobody) {
+  expect_no_access_is_told(memory_->address());
+  expect_no_access_is_told(inside_);
+}
+TEST_F(AskedAboutAsync, ItWasGrantedToNobody) {
+  expect_no_access_is_told(memory_->address());
+  expect_no_access_is_told(inside_);
+}
+TEST_F(AskedAboutMapped, ItWasGrantedToItsDevice) {
+  const CUmemLocation location{CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  unsigned long long flags = 99;
+  EXPECT_CUDA(driver().cuMemGetAccess(&flags, &location, inside_));
+  EXPECT_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+}
+
+// The address range, without a current context
+TEST_F(AskedAboutBlocking, ItsRangeNeedsACurrentContext) {
+  CUdeviceptr begin = 0;
+  size_t size = 0;
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_CONTEXT, without_a_context([&] {
+                  return driver().cuMemGetAddressRange(&begin, &size, inside_);
+                }));
 }
 
 // Memory that the driver grants beyond the requested size belongs to nobody.

@@ -36,6 +36,7 @@ CUresult open(const Forward<call>& forward, CUdeviceptr* address, const CUipcMem
 CUVMM_HOOK(cuIpcGetMemHandle, CUipcMemHandle* handle, CUdeviceptr address) {
   const auto handle_of = [&](LegacyIpc& ipc) -> Answer {
     const Serving& serving = *forward.engine().serving();
+    if (current_context(forward.engine().driver()) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
     const auto held = serving.memory.find(address);
     if (held && is_past_requested_size(*held, address)) return CUDA_ERROR_INVALID_VALUE;
     if (handle != nullptr && serving.program_chunks.contains(address)) {

@@ -153,6 +153,7 @@ CUVMM_HOOK(cuMemGetAddressRange_v2, CUdeviceptr* start, size_t* size, CUdevicept
     return ask_about_native(forward, address, correct, start, size, address);
   }
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
+  if (current_context(forward.engine().driver()) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   // The driver does not find another device's blocking memory without peer access (measured).
   if (is_past_requested_size(*held, address) ||
       !forward.engine().serving()->memory.contexts().may_use(*held)) {

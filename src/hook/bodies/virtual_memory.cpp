@@ -234,7 +234,12 @@ CUVMM_HOOK(cuMemGetAllocationPropertiesFromHandle, CUmemAllocationProp* properti
 CUVMM_HOOK(cuMemGetAccess, unsigned long long* flags, const CUmemLocation* location,
            CUdeviceptr address) {
   const CallBarrier::Pass pass{forward.engine().calls(), Call::cuMemGetAccess};
-  return forward(flags, location, address);
+  const Serving* const serving = forward.engine().serving();
+  const bool is_ours = serving != nullptr && serving->memory.find(address).has_value();
+  if (!is_ours || flags == nullptr || location == nullptr) return forward(flags, location, address);
+  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
+  *flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;  // what the driver says of its allocations (measured)
+  return CUDA_SUCCESS;
 }
 
 }  // namespace cuvmm::hook

@@ -43,10 +43,10 @@ Point submit_memory_operation(const std::shared_ptr<Stream>& stream) {
 }
 
 CUresult allocate(CUdeviceptr* address, Size size, CUmemoryPool handle, CUstream stream_handle) {
-  CUVMM_SIM_CONTEXT(context);
+  std::shared_ptr<Stream> stream;
+  const CUresult found = find_stream_of_any_context(stream_handle, &stream);
+  if (found != CUDA_SUCCESS) return found;
   if (address == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const auto stream = find_stream(context, stream_handle);
-  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   auto pool = pool_for(*stream, handle);
   if (pool == nullptr || pool->is_imported()) return CUDA_ERROR_INVALID_VALUE;
   if (size == 0) {
@@ -119,9 +119,9 @@ CUVMM_SIM(cuMemAllocFromPoolAsync)
 }
 
 CUVMM_SIM(cuMemFreeAsync)(CUdeviceptr address, CUstream stream_handle) {
-  CUVMM_SIM_CONTEXT(context);
-  const auto stream = find_stream(context, stream_handle);
-  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  std::shared_ptr<Stream> stream;
+  const CUresult found = find_stream_of_any_context(stream_handle, &stream);
+  if (found != CUDA_SUCCESS) return found;
   if (is_captured(*stream)) {
     return address == 0 ? CUDA_SUCCESS : capture_free(*stream, address);
   }
