@@ -48,7 +48,7 @@ Answer Memory::free_blocking(const AllocationMap::Found& found) {
     if (refusal != CUDA_ERROR_OUT_OF_MEMORY) return refusal;
     return free_later(found);  // the card has no room for the probe
   }
-  if (settings_.free == FreeMode::Relaxed) return free_later(found);
+  if (settings_.free == FreeMode::Relaxed && work_.sees_everything()) return free_later(found);
   if (!held_.try_release(found)) return CUDA_ERROR_INVALID_VALUE;
   const auto waited = work_.wait_for(owner);
   if (!waited.ok() && waited.error().kind == ErrorKind::OutOfMemory) {

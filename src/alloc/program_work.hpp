@@ -17,7 +17,7 @@ class ProgramWork {
   bool sees_everything() const { return dependencies_.sees_everything(); }
   // Also true if the driver cannot tell.
   bool is_capturing(StreamName stream) const {
-    return dependencies_.captures.any() && is_capturing_by_driver(stream);
+    return dependencies_.captures.may_live() && is_capturing_by_driver(stream);
   }
 
   // Call when the driver has reported that a context is lost. From then on every new request goes

@@ -122,7 +122,7 @@ class Engine {
   CallBarrier forwarded_{CallBarrier::Of::Forwarded};
   Gate gate_;
   PerThreadUse per_thread_use_;
-  Captures captures_;
+  Captures captures_{[] { return hook_coverage().is_whole(); }};
   EndingContexts ending_contexts_;
   Scheduling scheduling_;
   TimeLease time_lease_{{driver_, watch_, calls_, captures_, legacy_barrier_}};

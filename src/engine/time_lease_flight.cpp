@@ -23,6 +23,12 @@ std::uint64_t mark_every(std::uint64_t window_ns) {
   return window_ns == 0 ? mark_every_ns : std::min(mark_every_ns, window_ns / 2);
 }
 
+// In the current context. A query of the legacy stream would break the capture; this one does not.
+bool blocking_stream_is_captured(const Driver& driver) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return driver.cuStreamIsCapturing(CU_STREAM_LEGACY, &status) != CUDA_SUCCESS;
+}
+
 }  // namespace
 
 void TimeLease::submitted(Call call, StreamName stream, std::uint64_t kind) {
@@ -102,7 +108,7 @@ void TimeLease::note_holds_across_barrier(const OfDevice& device, Stream& stream
 // a barrier that the program did not ask for.
 CUevent TimeLease::mark(const Stream& stream) {
   const Captures::CaptureBlock held_off{dependencies_.captures};
-  if (!held_off.none_lives()) return nullptr;
+  if (!held_off.none_is_seen()) return nullptr;
   const LegacyBarrier::Alone alone{dependencies_.legacy};
   if (stream.handle == CU_STREAM_LEGACY && !alone.is_alone()) return nullptr;
   const CUevent event = take_event(stream.context);
@@ -169,10 +175,11 @@ bool TimeLease::is_done(const Flight& flight) {
     return dependencies_.driver.cuEventQuery(flight.mark) != CUDA_ERROR_NOT_READY;
   }
   const Captures::CaptureBlock held_off{dependencies_.captures};
-  if (!held_off.none_lives()) return false;
+  if (!held_off.none_is_seen()) return false;
   const InContext in_context{dependencies_.driver, flight.of.context};
-  return !in_context.ok() ||
-         dependencies_.driver.cuStreamQuery(CU_STREAM_LEGACY) != CUDA_ERROR_NOT_READY;
+  if (!in_context.ok()) return true;
+  if (!held_off.none_lives() && blocking_stream_is_captured(dependencies_.driver)) return false;
+  return dependencies_.driver.cuStreamQuery(CU_STREAM_LEGACY) != CUDA_ERROR_NOT_READY;
 }
 
 // The caller holds lock_. The flights of one stream complete in order.

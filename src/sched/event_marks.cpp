@@ -44,7 +44,7 @@ void EventMarks::give_back(CUcontext context, CUevent event) {
 // stream. CaptureBlock also keeps captures from beginning meanwhile.
 CUevent EventMarks::record(const Batch& batch) {
   const Captures::CaptureBlock held_off{captures_};
-  if (!held_off.none_lives()) return nullptr;
+  if (!held_off.none_is_seen()) return nullptr;
   const InContext in_context{driver_, batch.context};
   if (!in_context.ok()) return nullptr;
   CUevent event = take(batch.context);
@@ -110,7 +110,7 @@ std::optional<std::uint64_t> EventMarks::device_time(Batch& batch) {
 // Querying the legacy stream would break a capture, as a record would.
 bool EventMarks::is_still_pending(const Request& request) {
   const Captures::CaptureBlock held_off{captures_};
-  if (!held_off.none_lives()) return false;
+  if (!held_off.none_is_seen()) return false;
   const InContext in_context{driver_, request.context};
   if (!in_context.ok()) return false;
   const CUresult answer = request.event_use == EventUse::Records

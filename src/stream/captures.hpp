@@ -27,9 +27,16 @@ class Captures {
  public:
   using Origin = CaptureOrigin;
 
+  // `sees_everything`: whether hooks report every capture that begins. Without it, they always do.
+  using SeesEverything = bool (*)();
+  explicit Captures(SeesEverything sees_everything = [] { return true; })
+      : sees_everything_(sees_everything) {}
+
   bool any() const { return live_.load(std::memory_order_acquire) > 0; }
+  // Also true if one may live that no hook has reported.
+  bool may_live() const { return any() || !sees_everything_(); }
   // Lets programs that never capture skip work that only captures need.
-  bool ever() const { return ever_.load(std::memory_order_acquire); }
+  bool ever() const { return ever_.load(std::memory_order_acquire) || !sees_everything_(); }
 
   // The origin of the first capture that lives and is not ending; nullopt if there is none.
   std::optional<Origin> oldest() const;
@@ -50,16 +57,18 @@ class Captures {
    public:
     explicit CaptureBlock(const Captures& captures) : captures_(captures) {
       captures_.held_off_.fetch_add(1);
-      none_lives_ = captures_.live_.load() == 0;
+      none_is_seen_ = captures_.live_.load() == 0;
     }
     ~CaptureBlock() { captures_.held_off_.fetch_sub(1); }
     CaptureBlock(const CaptureBlock&) = delete;
     CaptureBlock& operator=(const CaptureBlock&) = delete;
-    bool none_lives() const { return none_lives_; }
+    bool none_lives() const { return none_is_seen_ && captures_.sees_everything_(); }
+    // None of those that hooks report.
+    bool none_is_seen() const { return none_is_seen_; }
 
    private:
     const Captures& captures_;
-    bool none_lives_;
+    bool none_is_seen_;
   };
 
  private:
@@ -72,6 +81,7 @@ class Captures {
   void forget(Which which);  // the caller holds the lock
   void wait_for_blocking_calls() const;
 
+  const SeesEverything sees_everything_;
   std::atomic<int> live_{0};
   mutable std::atomic<int> held_off_{0};
   std::atomic<bool> ever_{false};

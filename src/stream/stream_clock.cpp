@@ -88,7 +88,7 @@ void StreamClock::look(StreamId stream) {
 }
 
 bool StreamClock::can_follow(const FreeTicket& freed, StreamId asker) const {
-  if (program_.captures.any() || freed.stream == asker) return false;
+  if (program_.captures.may_live() || freed.stream == asker) return false;
   StreamState* from = table_.by_id(freed.stream);
   if (from == nullptr || from->context_ends.load()) return false;
   const Holding holding{from->lock};
@@ -194,19 +194,20 @@ StreamClock::Place StreamClock::other_side_of(const StreamState& stream) {
 }
 
 void StreamClock::event_recorded(EventPlaces::Recording& recording, StreamName name, Place place) {
-  if (!place.empty() && !is_capturing(name.handle)) recording.done_at(std::move(place));
+  if (!place.empty() && !may_be_recorded_unseen() && !is_capturing(name.handle))
+    recording.done_at(std::move(place));
 }
 
 void StreamClock::waited_for_by(StreamName name, CUevent event,
                                 const EventPlaces::Recorded& recorded) {
-  if (recorded.place.empty() || is_capturing(name.handle)) return;
+  if (recorded.place.empty() || may_be_recorded_unseen() || is_capturing(name.handle)) return;
   StreamState* state = table_.find(name);
   if (state != nullptr && events_.is_still(event, recorded)) learn(*state, recorded.place);
 }
 
 bool StreamClock::is_reached(CUevent event, const EventPlaces::Recorded& recorded,
                              StreamTable::Told told) {
-  if (!events_.is_still(event, recorded)) return false;
+  if (may_be_recorded_unseen() || !events_.is_still(event, recorded)) return false;
   table_.note_done(recorded.place, told);
   events_.reached(event, recorded);
   return true;

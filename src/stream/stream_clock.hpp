@@ -170,6 +170,8 @@ class StreamClock final : public StreamOrder {
   bool is_idle(CUstream handle) const;
 
   bool is_capturing(CUstream handle) const;
+  // Whether an event of the program's may stand for a record that no hook reported.
+  bool may_be_recorded_unseen() const { return !program_.sees_everything(); }
   Place known_of(StreamState& state);
   Place place_of(StreamState& state);
 

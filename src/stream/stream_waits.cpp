@@ -28,7 +28,7 @@ class Patience {
 }  // namespace
 
 bool StreamClock::is_capturing(CUstream handle) const {
-  if (!program_.captures.any()) return false;
+  if (!program_.captures.may_live()) return false;
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult answer = driver_.cuStreamIsCapturing(handle, &status);
   return answer != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;

@@ -182,9 +182,12 @@ TEST_F(MemoryTest, AWaitForAnEndedContextWaitsForNoOtherContext) {
 
 TEST_F(MemoryTest, NothingIsWaitedForTwice) {
   const auto waits = [this](CUdeviceptr address) {
-    const std::uint64_t before = faulty.count_of("cuCtxSynchronize");
+    const auto count = [&] {
+      return faulty.count_of("cuCtxSynchronize") + faulty.count_of("cuMemFree");
+    };
+    const std::uint64_t before = count();
     EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS});
-    return faulty.count_of("cuCtxSynchronize") != before;
+    return count() != before;
   };
   const CUdeviceptr first = given(large);
   const CUdeviceptr second = given(large);
@@ -194,6 +197,52 @@ TEST_F(MemoryTest, NothingIsWaitedForTwice) {
   EXPECT_FALSE(waits(second));
   sees_everything = false;
   EXPECT_TRUE(waits(third)) << "there may be work that nobody told us of";
+}
+
+// As when a library submits it past the hooks: only the driver knows where it is.
+TEST_F(MemoryTest, ARelaxedFreeWaitsForWorkThatMayBeUnseen) {
+  begin({.free = FreeMode::Relaxed});
+  const CUdeviceptr address = given(large);
+  sees_everything = false;
+  const GivenStream stream;
+  SlowWork work{kernels(), stream};
+  const std::uint64_t frees = faulty.count_of("cuMemFree");
+  std::atomic<bool> is_freed{false};
+  std::thread ends_the_work{[&] {
+    while (!is_freed && faulty.count_of("cuMemFree") == frees) std::this_thread::yield();
+    work.end();
+  }};
+  const Answer answer = memory().free(address);
+  const CUresult state_of_the_work = driver().cuStreamQuery(stream);
+  is_freed = true;
+  ends_the_work.join();
+  EXPECT_EQ(answer, Answer{CUDA_SUCCESS});
+  EXPECT_ANSWER(CUDA_SUCCESS, state_of_the_work);
+}
+
+// Such a capture records the driver's own allocation: memory of cuvmm's would be reused before the
+// graph runs.
+TEST_F(MemoryTest, AStreamWhoseCaptureIsUnseenIsLeftToTheDriver) {
+  const GivenStream stream;
+  const StreamName name{.handle = stream};
+  CUdeviceptr served = 0;
+  ASSERT_EQ(memory().allocate_ordered(&served, large, name), Answer{CUDA_SUCCESS});
+  const CUdeviceptr blocking = given(large);
+  sees_everything = false;
+  GIVEN(driver().cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+
+  CUdeviceptr address = 0;
+  EXPECT_EQ(memory().allocate_ordered(&address, large, name), std::nullopt);
+  EXPECT_EQ(memory().free_ordered(served, name), std::nullopt);
+  {
+    const RelaxedCapture as_the_program{driver()};
+    EXPECT_EQ(memory().free(blocking), Answer{CUDA_SUCCESS});
+  }
+
+  CUgraph graph = nullptr;
+  EXPECT_CUDA(driver().cuStreamEndCapture(stream, &graph)) << "the free broke the capture";
+  EXPECT_CUDA(driver().cuGraphDestroy(graph));
+  EXPECT_EQ(memory().free_ordered(served, name), Answer{CUDA_SUCCESS});
 }
 
 // The work ends when the free waits for it, or after the free has returned without waiting.

@@ -17,6 +17,7 @@ class MemoryTest : public DriverContract {
  protected:
   void SetUp() override {
     DriverContract::SetUp();
+    sees_everything = true;
     begin({});
   }
   void TearDown() override {
@@ -32,7 +33,7 @@ class MemoryTest : public DriverContract {
     end();
     clock.emplace(faulty.driver(), unseen_program(captures, gate));
     memory_.emplace(Memory::Dependencies{faulty.driver(), *clock, captures, gate, submission_epoch,
-                                         [this] { return sees_everything; }},
+                                         [] { return sees_everything; }},
                     settings);
   }
   Memory& memory() { return *memory_; }
@@ -49,10 +50,11 @@ class MemoryTest : public DriverContract {
   }
 
   FaultyDriver faulty{driver()};
-  Captures captures;
+  // A plain pointer reaches it, so there is one for all tests.
+  inline static bool sees_everything = true;
+  Captures captures{[] { return sees_everything; }};
   Gate gate;
   SubmissionEpoch submission_epoch;
-  bool sees_everything = true;
   std::optional<StreamClock> clock;
 
  private:

@@ -279,6 +279,28 @@ TEST_F(StreamClockTest, OperationsCostNoEventWhileTheOtherSideIsIdle) {
   EXPECT_EQ(records.load(), 2) << "work that nobody saw may lie there";
 }
 
+// It may stand for a later record that no hook reported.
+TEST_F(StreamClockTest, AnEventProvesNothingOnceCallsMayBeUnseen) {
+  HeldStream freeing = held();
+  HeldStream asking = held();
+  freeing.hold();
+  const FreeTicket freed = free_on(freeing.name());
+  const GivenEvent event;
+  record(event, freeing.name());
+  const EventPlaces::Recorded recorded = clock->events().last_record(event);
+  sees_everything = false;
+  GIVEN(driver().cuEventRecord(event, asking));  // unseen
+
+  wait(asking.name(), event);
+  EXPECT_FALSE(clock->is_before(freed, id(asking.name())));
+  GIVEN(driver().cuEventSynchronize(event));
+  EXPECT_FALSE(clock->is_reached(event, recorded, StreamTable::Told::ByAWait));
+  EXPECT_FALSE(clock->is_done(freed));
+
+  record(event, freeing.name());
+  EXPECT_TRUE(clock->events().last_record(event).place.empty());
+}
+
 TEST_F(StreamClockTest, AnOperationThatTheStreamRefusesFails) {
   Driver refusing = driver();
   refusing.cuEventRecord = [](CUevent, CUstream) -> CUresult { return CUDA_ERROR_OUT_OF_MEMORY; };
