@@ -289,6 +289,39 @@ TEST_F(GraphsPlacedByUse, AnUpdateToSpilledMemoryMovesItIn) {
   expect_copied(next, to);
 }
 
+TEST_F(GraphsPlacedByUse, AnUpdateOfAChildToSpilledMemoryMovesItIn) {
+  const CUdeviceptr from = block_that_is(true);
+  const CUdeviceptr to = block_that_is(true, {from});
+  const auto child_that_copies = [&](CUdeviceptr source) {
+    CUgraph child = nullptr;
+    CUgraphNode node = nullptr;
+    const CUDA_MEMCPY3D wanted = copy(source, to);
+    EXPECT_EQ(through_door<Call::cuGraphCreate>(&child, 0u), CUDA_SUCCESS);
+    EXPECT_EQ(through_door<Call::cuGraphAddMemcpyNode>(&node, child, nullptr, 0, &wanted, context_),
+              CUDA_SUCCESS);
+    return child;
+  };
+  const CUgraph first = child_that_copies(from);
+  ASSERT_EQ(through_door<Call::cuGraphAddChildGraphNode>(&node_, graph_, nullptr, 0, first),
+            CUDA_SUCCESS);
+  instantiate();
+
+  const CUdeviceptr spilled = block_that_is(false);
+  const CUgraph second = child_that_copies(spilled);
+  EXPECT_EQ(through_door<Call::cuGraphExecChildGraphNodeSetParams>(exec_, node_, second),
+            CUDA_SUCCESS);
+  expect_copied(spilled, to);
+
+  const CUdeviceptr next = block_that_is(false);
+  const CUgraph third = child_that_copies(next);
+  CUgraphNodeParams parameters{};
+  parameters.type = CU_GRAPH_NODE_TYPE_GRAPH;
+  parameters.graph.graph = third;
+  EXPECT_EQ(through_door<Call::cuGraphExecNodeSetParams>(exec_, node_, &parameters), CUDA_SUCCESS);
+  expect_copied(next, to);
+  for (const CUgraph one : {first, second, third}) through_door<Call::cuGraphDestroy>(one);
+}
+
 TEST_F(GraphsPlacedByUse, SpilledMemoryMovesInBeforeTheGraphIsInstantiated) {
   const CUdeviceptr spilled = block_that_is(false);
   const CUdeviceptr to = block_that_is(true);

@@ -88,6 +88,11 @@ const CUDA_MEMCPY3D* copy_of(const CUgraphNodeParams* node) {
   return is_copy ? &node->memcpy.copyParams : nullptr;
 }
 
+CUgraph child_of(const CUgraphNodeParams* node) {
+  const bool is_child = node != nullptr && node->type == CU_GRAPH_NODE_TYPE_GRAPH;
+  return is_child ? node->graph.graph : nullptr;
+}
+
 // Where memory was ever spilled; nullptr elsewhere.
 template <Call call>
 Control* control_of_spilled(const Forward<call>& forward) {
@@ -148,10 +153,12 @@ bool may_be_about_kinds(const Other&) {
   return true;
 }
 
+// `refusal`: the driver's answer to an update that it cannot make.
 template <Call call, class... Arguments>
-CUresult update_all(const Forward<call>& forward, CUgraph graph, Arguments... arguments) {
+CUresult update_all(const Forward<call>& forward, CUresult refusal, CUgraph graph,
+                    Arguments... arguments) {
   const CUresult answer = forward(arguments...);
-  if (answer != CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) return answer;
+  if (answer != refusal) return answer;
   Control* const control = control_of_spilled(forward);
   if (control == nullptr || !(may_be_about_kinds(arguments) && ...)) return answer;
   settle_kinds(forward.engine(), *control, graph, Control::Need::Required);
@@ -183,15 +190,22 @@ CUVMM_HOOK(cuGraphExecMemcpyNodeSetParams, CUgraphExec exec, CUgraphNode node,
 CUVMM_HOOK(cuGraphExecNodeSetParams, CUgraphExec exec, CUgraphNode node,
            CUgraphNodeParams* parameters) {
   note_event_of_node(forward, parameters);
+  if (const CUgraph child = child_of(parameters)) {
+    return update_all(forward, CUDA_ERROR_INVALID_VALUE, child, exec, node, parameters);
+  }
   return update_copy(forward, copy_of(parameters), exec, node, parameters);
+}
+CUVMM_HOOK(cuGraphExecChildGraphNodeSetParams, CUgraphExec exec, CUgraphNode node, CUgraph child) {
+  return update_all(forward, CUDA_ERROR_INVALID_VALUE, child, exec, node, child);
 }
 CUVMM_HOOK(cuGraphExecUpdate, CUgraphExec exec, CUgraph graph, CUgraphNode* node,
            CUgraphExecUpdateResult* result) {
-  return update_all(forward, graph, exec, graph, node, result);
+  return update_all(forward, CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, graph, exec, graph, node,
+                    result);
 }
 CUVMM_HOOK(cuGraphExecUpdate_v2, CUgraphExec exec, CUgraph graph,
            CUgraphExecUpdateResultInfo* result) {
-  return update_all(forward, graph, exec, graph, result);
+  return update_all(forward, CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, graph, exec, graph, result);
 }
 
 }  // namespace cuvmm::hook
