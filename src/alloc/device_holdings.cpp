@@ -45,6 +45,23 @@ Size DeviceHoldings::spilled_free(int ordinal) const {
   return bytes;
 }
 
+// Where the free part of spilled memory lies is not counted, so it is taken to lie everywhere
+// alike.
+Size DeviceHoldings::cached(const DeviceMemory& device) const {
+  const Location here = device.location();
+  Size bytes = device.chunk_counters().physical_free + mapped_free(device.ordinal());
+  for (const DeviceMemory* const other : devices_.all()) {
+    if (other == &device || !other->store().spills()) continue;
+    const ChunkCounters spilled_here = other->store().counters(here);
+    bytes += spilled_here.physical_free;
+    if (spilled_here.physical_in_use == 0) continue;
+    const double share = static_cast<double>(spilled_here.physical_in_use) /
+                         static_cast<double>(other->store().spilled().physical_in_use);
+    bytes += static_cast<Size>(share * static_cast<double>(spilled_free(other->ordinal())));
+  }
+  return bytes;
+}
+
 Size DeviceHoldings::release(int ordinal, Size wanted) const {
   Size gone = 0;
   const auto released = [&](auto& memory) {

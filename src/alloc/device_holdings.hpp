@@ -35,6 +35,9 @@ class DeviceHoldings {
   // Bytes that are mapped for the device and unallocated: on the device, and elsewhere.
   Size mapped_free(int ordinal) const;
   Size spilled_free(int ordinal) const;
+  // Unused memory of this device: what the device itself keeps, and about what other devices keep
+  // of what they spilled to it.
+  Size cached(const DeviceMemory& device) const;
   // Releases up to `wanted` bytes of it for other uses of the device's memory. Returns how much.
   Size release(int ordinal, Size wanted) const;
   // The same without pools, whose programs decide how much they keep, and only what takes few

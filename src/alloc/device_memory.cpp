@@ -69,13 +69,12 @@ void DeviceMemory::begin_lease() {
   settings_.lessor->begin(*settings_.host, Lessor::the_host, memory_of_the_host());
 }
 
-MemoryInfo DeviceMemory::info(const MemoryInfo& of_the_driver, Size mapped_free) const {
-  const Size kept = store_.counters(location()).physical_free + mapped_free;
-  MemoryInfo info{.free = of_the_driver.free + kept, .total = of_the_driver.total};
+MemoryInfo DeviceMemory::info(const MemoryInfo& of_the_driver, Size cached) const {
+  MemoryInfo info{.free = of_the_driver.free + cached, .total = of_the_driver.total};
   const Size limit = budget_->limit();
   if (limit != unlimited) {
     const Size held = budget_->committed_bytes() + budget_->native_bytes();
-    const Size live = held > kept ? held - kept : 0;
+    const Size live = held > cached ? held - cached : 0;
     info.total = std::min(info.total, limit);
     info.free = std::min(info.free, limit > live ? limit - live : 0);
   }

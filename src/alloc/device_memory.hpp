@@ -57,8 +57,8 @@ class DeviceMemory {
   PressureTurns& turns() { return turns_; }
 
   // The free memory that the program sees: the driver's and what we cache, but no more than the
-  // limit leaves. `mapped_free`: bytes that arenas and windows have mapped but not allocated.
-  MemoryInfo info(const MemoryInfo& of_the_driver, Size mapped_free) const;
+  // limit leaves. `cached`: the device's unused memory.
+  MemoryInfo info(const MemoryInfo& of_the_driver, Size cached) const;
 
   // Releases unused memory of cuvmm's own, so that `wanted` bytes that were refused can be taken
   // from the driver.

@@ -216,15 +216,13 @@ MemoryInfo Memory::info(const MemoryInfo& of_the_driver) {
   const int ordinal = current_device(dependencies_.driver);
   const DeviceMemory* const memory = devices_.serve(ordinal);
   if (memory == nullptr) return of_the_driver;
-  return memory->info(of_the_driver, holdings_.mapped_free(ordinal));
+  return memory->info(of_the_driver, holdings_.cached(*memory));
 }
 
 std::optional<MemoryInfo> Memory::info_of(const Lessor::Uuid& uuid, const MemoryInfo& seen) const {
   for (const DeviceMemory* const device : devices_.all()) {
     if (device->uuid() != uuid) continue;
-    return device->limit() == unlimited
-               ? seen
-               : device->info(seen, holdings_.mapped_free(device->ordinal()));
+    return device->limit() == unlimited ? seen : device->info(seen, holdings_.cached(*device));
   }
   return {};
 }

@@ -41,8 +41,8 @@ std::optional<PointerAnswer> answer_as_device_memory(const Memory& memory,
       }
       if (!memory.is_of_current_device(held)) return std::nullopt;
       return wide(address);
+    // Whichever device is current, and whether or not it may use the memory (measured).
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-      if (!memory.is_of_current_device(held)) return std::nullopt;
       return number(CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
     default:
       return std::nullopt;

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <shared_mutex>
 
+#include "alloc/pool_memory.hpp"
 #include "alloc/served_contexts.hpp"
 #include "base/log.hpp"
 #include "driver/current_context.hpp"
@@ -33,13 +34,14 @@ void ServedContexts::let_reach(const AllocationFacts& held, const AccessSet& dev
   }
 }
 
-// For memory that is not blocking, and while the process has one context, the driver knows as much
-// as we do.
 bool ServedContexts::may_use(const AllocationFacts& held) const {
-  const ContextMemory* const owner = held.context_memory();
-  if (owner == nullptr || !has_several()) return true;
+  if (!has_several() || held.importer() != nullptr) return true;
   const int device = current_device(driver_);
   if (device == held.device) return true;
+  if (const PoolMemory* const pool = held.pool_memory()) {
+    return pool->access().of_device(device) != Access::None;
+  }
+  const ContextMemory* const owner = held.context_memory();
   const Reading reading{lock_};
   return std::any_of(peer_access_.begin(), peer_access_.end(), [&](const PeerAccess& access) {
     return access.of == owner->context() && access.by != nullptr && access.device == device;

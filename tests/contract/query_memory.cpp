@@ -229,6 +229,66 @@ TEST_F(AskedAboutMapped, ItWasGrantedToItsDevice) {
   EXPECT_EQ(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 }
 
+TEST_F(AskedAboutBlocking, NobodyKnowsItOnceItIsFreed) {
+  const CUmemLocation location{CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  const CUdeviceptr freed = memory_->address();
+  memory_.reset();
+  unsigned long long flags = 99;
+  CUmemGenericAllocationHandle chunk = 0;
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, driver().cuMemGetAccess(&flags, &location, freed));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
+                driver().cuMemRetainAllocationHandle(&chunk, reinterpret_cast<void*>(freed)));
+}
+
+// What another device is told, with and without access
+struct ToldElsewhere {
+  CUresult range;
+  unsigned access_flags;
+};
+ToldElsewhere told_on_device_1(CUdeviceptr address) {
+  const PrimaryContext there{1};
+  CUdeviceptr begin = 0;
+  size_t size = 0;
+  ToldElsewhere told{driver().cuMemGetAddressRange(&begin, &size, address), 99};
+  EXPECT_CUDA(driver().cuPointerGetAttribute(&told.access_flags, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS,
+                                             address));
+  return told;
+}
+TEST_F(AskedAboutBlocking, AnotherDeviceFindsNoRange) {
+  NEEDS_DEVICES(2);
+  const ToldElsewhere told = told_on_device_1(inside_);
+  EXPECT_ANSWER(CUDA_ERROR_NOT_FOUND, told.range);
+  EXPECT_EQ(told.access_flags, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
+}
+TEST_F(AskedAboutAsync, AnotherDeviceFindsItsRangeOnceItHasAccess) {
+  NEEDS_DEVICES(2);
+  int can = 0;
+  GIVEN(driver().cuDeviceCanAccessPeer(&can, device(1), device(0)));
+  if (can == 0) GTEST_SKIP() << "device 1 cannot reach device 0";
+  const ToldElsewhere before = told_on_device_1(inside_);
+  EXPECT_ANSWER(CUDA_ERROR_NOT_FOUND, before.range);
+  EXPECT_EQ(before.access_flags, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
+
+  CUmemoryPool pool = nullptr;
+  GIVEN(driver().cuDeviceGetDefaultMemPool(&pool, device()));
+  CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, {1}}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  GIVEN(driver().cuMemPoolSetAccess(pool, &access, 1));
+  EXPECT_ANSWER(CUDA_SUCCESS, told_on_device_1(inside_).range);
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  EXPECT_CUDA(driver().cuMemPoolSetAccess(pool, &access, 1));
+}
+
+// What is refused
+TEST_F(AskedAboutBlocking, AHostPointerIsRefusedAndSetToNull) {
+  void* host = this;
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
+                driver().cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, inside_));
+  EXPECT_EQ(host, nullptr);
+}
+TEST_F(AskedAboutBlocking, NoRangeAtAllIsAnsweredEverywhere) {
+  EXPECT_CUDA(driver().cuMemGetAddressRange(nullptr, nullptr, memory_->address() + asked_size));
+}
+
 // The address range, without a current context
 TEST_F(AskedAboutBlocking, ItsRangeNeedsACurrentContext) {
   CUdeviceptr begin = 0;

@@ -359,6 +359,27 @@ TEST_F(MemorySpill, ANeighbourUnderPressureGetsFreeSpilledMemoryBack) {
   EXPECT_EQ(memory_->free(near), Answer{CUDA_SUCCESS});
 }
 
+TEST_F(MemorySpill, ANeighboursMemoryInfoCountsFreeSpilledMemoryAsFree) {
+  NEEDS_DEVICES(2);
+  begin(settings(SpillTo::Peer, limit));
+  const CUdeviceptr near = given(limit);
+  const auto free_there = [this] {
+    const PrimaryContext there{1};
+    return info().free;
+  };
+  const Size before = free_there();
+  for (const bool ordered : {false, true}) {
+    const CUdeviceptr far = ordered ? given_ordered(limit / 2) : given(limit / 2);
+    EXPECT_EQ(free_there(), before - limit / 2);
+    EXPECT_EQ(ordered ? memory_->free_ordered(far, StreamName{}) : memory_->free(far),
+              Answer{CUDA_SUCCESS});
+    EXPECT_CUDA(synchronize());
+    EXPECT_EQ(free_there(), before) << (ordered ? "stream-ordered" : "blocking");
+    EXPECT_TRUE(memory_->make_room());
+  }
+  EXPECT_EQ(memory_->free(near), Answer{CUDA_SUCCESS});
+}
+
 // Two places without a limit: their sum would overflow.
 TEST_F(MemorySpill, WithoutALimitItSpillsWhereverThereIsRoom) {
   NEEDS_DEVICES(2);

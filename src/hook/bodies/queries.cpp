@@ -154,7 +154,8 @@ CUVMM_HOOK(cuMemGetAddressRange_v2, CUdeviceptr* start, size_t* size, CUdevicept
   }
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   if (current_context(forward.engine().driver()) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  // The driver does not find another device's blocking memory without peer access (measured).
+  if (start == nullptr && size == nullptr) return CUDA_SUCCESS;
+  // The driver does not find another device's memory without access to it (measured).
   if (is_past_requested_size(*held, address) ||
       !forward.engine().serving()->memory.contexts().may_use(*held)) {
     return CUDA_ERROR_NOT_FOUND;
@@ -190,7 +191,7 @@ CUVMM_HOOK(cuPointerGetAttribute, void* data, CUpointer_attribute attribute, CUd
                           [&] { return forward.announced(data, attribute, address); });
   }
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
-  if (ours->answer == CUDA_SUCCESS) ours->write(data);
+  ours->write(data);  // 0 if it is refused (measured)
   return ours->answer;
 }
 

@@ -34,6 +34,12 @@ auto chunk_itself(Handle name) {
   return [name](const ProgramChunks& chunks) { return chunks.far(name); };
 }
 
+// Whether it is memory that cuvmm serves, or once served there and keeps for later.
+template <Call call>
+bool is_ours(const Forward<call>& forward, CUdeviceptr address) {
+  return Engine::has_reserved(address, 1) || forward.engine().serving()->memory.find(address);
+}
+
 template <Call call, class... Arguments>
 CUresult outside_ours(const Forward<call>& forward, CUdeviceptr address, size_t size,
                       Arguments... arguments) {
@@ -93,7 +99,7 @@ CUVMM_HOOK(cuMemRetainAllocationHandle, Handle* chunk, void* pointer) {
   if (chunks == nullptr) return forward(chunk, pointer);
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   const auto address = reinterpret_cast<CUdeviceptr>(pointer);
-  if (forward.engine().serving()->memory.find(address)) return CUDA_ERROR_INVALID_VALUE;
+  if (is_ours(forward, address)) return CUDA_ERROR_INVALID_VALUE;
   if (chunk == nullptr) return forward.announced(chunk, pointer);
   if (const auto moved = chunks->retain(address)) {
     *chunk = *moved;
@@ -235,9 +241,11 @@ CUVMM_HOOK(cuMemGetAccess, unsigned long long* flags, const CUmemLocation* locat
            CUdeviceptr address) {
   const CallBarrier::Pass pass{forward.engine().calls(), Call::cuMemGetAccess};
   const Serving* const serving = forward.engine().serving();
-  const bool is_ours = serving != nullptr && serving->memory.find(address).has_value();
-  if (!is_ours || flags == nullptr || location == nullptr) return forward(flags, location, address);
+  if (serving == nullptr || flags == nullptr || location == nullptr || !is_ours(forward, address)) {
+    return forward(flags, location, address);
+  }
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
+  if (!serving->memory.find(address)) return CUDA_ERROR_INVALID_VALUE;
   *flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;  // what the driver says of its allocations (measured)
   return CUDA_SUCCESS;
 }
