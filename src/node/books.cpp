@@ -99,6 +99,7 @@ Size NodeBooks::remove_lease(ClientId client, PlaceId place, Size bytes) {
   holding.leased -= taken;
   holding.cache = std::min(holding.cache, holding.leased);
   holding.cold = std::min(holding.cold, holding.leased);
+  holding.unmovable = std::min(holding.unmovable, holding.leased);
   places_[place].leased -= taken;
   return taken;
 }

@@ -19,6 +19,8 @@ struct ClientHolding {
   Size cache = 0;  // as it reports
   Size cold = 0;
   bool refuses_to_pause = false;          // until its next report
+  Size unmovable = 0;                     // borrowed bytes that a pause could not move
+  Microseconds unmovable_until = 0;       // from then on, a pause is expected to move them too
   bool is_away = false;                   // a pause took memory here, and it has leased none since
   std::optional<Revision> overdue_pause;  // the last pause that it did not answer in time
 };
@@ -68,6 +70,15 @@ struct NodeClient {
   Size borrowed(PlaceId place) const {
     const Size kept = guarantee(place);
     return leased(place) > kept ? leased(place) - kept : 0;
+  }
+  // The borrowed bytes that a pause is expected to yield.
+  Size reclaimable(PlaceId place, Microseconds now) const {
+    const Size all = borrowed(place);
+    return all - std::min(all, unmovable(place, now));
+  }
+  Size unmovable(PlaceId place, Microseconds now) const {
+    const ClientHolding* const holding = find(place);
+    return holding == nullptr || holding->unmovable_until <= now ? 0 : holding->unmovable;
   }
 };
 

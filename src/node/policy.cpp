@@ -266,6 +266,9 @@ void NodePolicy::on(const UseReported& event) {
   ClientHolding& holding = client->at[event.place];
   holding.cache = std::min(event.cache, holding.leased);
   holding.cold = std::min(event.cold, holding.leased - holding.cache);
+  const Size movable = holding.cache + holding.cold;
+  const Size borrowed = client->borrowed(event.place);
+  holding.unmovable = std::min(holding.unmovable, borrowed - std::min(borrowed, movable));
   holding.refuses_to_pause = false;
 }
 
@@ -288,15 +291,18 @@ void NodePolicy::on(const ReclaimAnswered& event) {
   const Size given = open->given_so_far + returned;
   NodeClient& client = *books_.find_client(event.client);
   ClientHolding& holding = client.at[open->place];
-  const bool has_paused =
-      open->step == ReclaimStep::Pause && event.outcome == ReclaimOutcome::Applied;
+  const bool was_to_pause = open->step == ReclaimStep::Pause;
+  const bool has_paused = was_to_pause && event.outcome == ReclaimOutcome::Applied;
   holding.is_away |= has_paused && given != 0;
+  if (has_paused && !gave_all) {
+    holding.unmovable = client.unmovable(open->place, open->began) + open->bytes - returned;
+    holding.unmovable_until = now_ + times_.unmovable_for;
+  } else if (was_to_pause && !has_paused) {
+    holding.refuses_to_pause = client.borrowed(open->place) != 0;
+  }
   if (!gave_all) {
     holding.cache = 0;
     if (open->step != ReclaimStep::Cache) holding.cold = 0;
-    if (open->step == ReclaimStep::Pause) {
-      holding.refuses_to_pause = client.borrowed(open->place) != 0;
-    }
   } else if (open->step == ReclaimStep::Cache) {
     holding.cache -= std::min(holding.cache, given);
   } else {

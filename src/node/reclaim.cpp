@@ -9,7 +9,7 @@ namespace {
 struct LeaseHolder {
   ClientId id = 0;
   const NodeClient* client = nullptr;
-  Size borrowed = 0;  // and not asked back yet
+  Size reclaimable = 0;
 };
 
 class ReclaimPlanner {
@@ -36,16 +36,15 @@ class ReclaimPlanner {
     for (const auto& [id, client] : books_.clients()) {
       if (id == shortage_.asker || client.is_stalled) continue;
       if (open_.has(id, shortage_.place)) continue;  // one request at a time
-      if (const Size borrowed = client.borrowed(shortage_.place); borrowed != 0) {
-        lenders_.push_back({id, &client, borrowed});
-      }
+      const Size reclaimable = client.reclaimable(shortage_.place, shortage_.now);
+      if (reclaimable != 0) lenders_.push_back({id, &client, reclaimable});
     }
     std::stable_sort(lenders_.begin(), lenders_.end(),
                      [](const LeaseHolder& a, const LeaseHolder& b) {
                        const auto rank = [](const LeaseHolder& lender) {
                          const NodeClient& client = *lender.client;
-                         return std::tuple{client.terms.priority, ~lender.borrowed, !client.is_idle,
-                                           client.idle_since};
+                         return std::tuple{client.terms.priority, ~lender.reclaimable,
+                                           !client.is_idle, client.idle_since};
                        };
                        return rank(a) < rank(b);
                      });
@@ -57,7 +56,7 @@ class ReclaimPlanner {
     for (const LeaseHolder& lender : lenders_) {
       if (missing == 0) break;
       if (paused.contains(lender.client->group)) continue;
-      const Size wanted = std::min(missing, lender.borrowed);
+      const Size wanted = std::min(missing, lender.reclaimable);
       const ReclaimStep step = mildest_step(lender, wanted, most);
       if (step == ReclaimStep::Pause) {
         paused.insert(lender.client->group);
@@ -89,7 +88,7 @@ class ReclaimPlanner {
     const ClientHolding& holding = *lender.client->find(shortage_.place);
     Size bytes = holding.cache;
     if (step == ReclaimStep::Cold && may_move(*lender.client)) bytes += holding.cold;
-    return std::min(bytes, lender.borrowed);
+    return std::min(bytes, lender.reclaimable);
   }
 
   // A Plain request must not disturb a higher priority, the holder of a turn, or a client during
@@ -135,8 +134,8 @@ class ReclaimPlanner {
       });
       for (const auto& [place, holding] : member.at) {
         if (holding.leased == 0 || is_host(place)) continue;
-        const Size borrowed = member.borrowed(place);
-        const Size bytes = borrowed - std::min(borrowed, open_.expected_of(id, place));
+        const Size movable = member.reclaimable(place, shortage_.now);
+        const Size bytes = movable - std::min(movable, open_.expected_of(id, place));
         planned.push_back({id, place, ReclaimStep::Pause, bytes});
         if (place == shortage_.place) here += bytes;
       }

@@ -76,8 +76,8 @@ struct Shortage {
 
 // Plans how much to ask of which clients to end the shortage. Uses the mildest step that
 // yields enough in total. Among possible lenders, the lowest priority comes first, then the most
-// borrowed, then the longest idle. A group is paused as a whole, at all its places. If even all of
-// it is not enough, the plan still takes everything, except that a Plain request takes nothing.
+// reclaimable, then the longest idle. A group is paused as a whole, at all its places. If even all
+// of it is not enough, the plan still takes everything, except that a Plain request takes nothing.
 ReclaimPlan plan_reclaims(const NodeBooks& books, const OpenReclaims& open,
                           const Shortage& shortage);
 

@@ -79,6 +79,8 @@ struct PolicyTimes {
   Microseconds outlasts = 100'000;
   Size swapped_per_second = 20 * GiB;
   Microseconds without_turns = 10'000'000;  // suspension after work outlasts a turn
+  // How long memory that a pause could not move is expected to stay where it is.
+  Microseconds unmovable_for = 10'000'000;
   // The wait after a client could not return to its devices; doubles with each failure.
   Microseconds shortest_return_rest = 1'000'000;
   Microseconds longest_return_rest = 30'000'000;
