@@ -25,13 +25,18 @@ class ReclaimPlanner {
       Size missing = shortage_.bytes;
       ReclaimPlan planned = plan_up_to(most, missing);
       if (missing == 0) return planned;
-      const bool takes_what_there_is = shortage_.right != Right::Plain;
-      if (most == ReclaimStep::Pause && takes_what_there_is) return planned;
+      if (most == ReclaimStep::Pause && takes_what_there_is()) return planned;
     }
     return {};
   }
 
  private:
+  // The client of a request that is refused asks again soon. So a turn that cannot be satisfied
+  // would pause the same lenders over and over.
+  bool takes_what_there_is() const {
+    return shortage_.right == Right::Overcommit || shortage_.right == Right::Guarantee;
+  }
+
   void find_lenders() {
     for (const auto& [id, client] : books_.clients()) {
       if (id == shortage_.asker || client.is_stalled) continue;

@@ -14,8 +14,8 @@ namespace cuvmm::node {
 enum class Right : std::uint8_t {
   Plain,       // caches; cold memory and idle clients of no higher priority, after their stay
   Overcommit,  // caches, cold memory and idle clients; if too much is leased, not for a request
-  Turn,        // everything borrowed, also from busy clients
-  Guarantee,   // as Turn
+  Turn,        // everything borrowed, also from busy clients, but only if that is enough
+  Guarantee,   // everything borrowed, also from busy clients
 };
 
 struct OpenReclaim {
@@ -77,7 +77,8 @@ struct Shortage {
 // Plans how much to ask of which clients to end the shortage. Uses the mildest step that
 // yields enough in total. Among possible lenders, the lowest priority comes first, then the most
 // reclaimable, then the longest idle. A group is paused as a whole, at all its places. If even all
-// of it is not enough, the plan still takes everything, except that a Plain request takes nothing.
+// of it is not enough, a plan for Plain or Turn takes nothing, and any other still takes
+// everything.
 ReclaimPlan plan_reclaims(const NodeBooks& books, const OpenReclaims& open,
                           const Shortage& shortage);
 

@@ -222,6 +222,47 @@ TEST(Turns, AGroupOnTwoCardsIsNotStarved) {
   EXPECT_LE(waited, 3);
 }
 
+// A client needs the memory of two others, of which one has stopped.
+class TurnWithoutEnoughMemory : public ::testing::Test {
+ protected:
+  TurnWithoutEnoughMemory() {
+    EXPECT_TRUE(world.lease(stopped, 50));
+    EXPECT_TRUE(world.lease(obedient, 40));
+    world.ask(asker, 70);
+    EXPECT_TRUE(world.has_turn(asker));
+    world.apply(world.request(obedient));
+    world.after(PolicyTimes{}.reclaim_within);
+    EXPECT_TRUE(world.lease(obedient, 40));
+  }
+
+  PolicyWorld world;
+  const ClientId stopped = world.come();
+  const ClientId obedient = world.come();
+  const ClientId asker = world.come();
+};
+
+TEST_F(TurnWithoutEnoughMemory, PausesNobody) {
+  const RequestId asked = world.ask(asker, 70);
+  ASSERT_TRUE(world.has_turn(asker));
+  EXPECT_TRUE(world.requests(obedient).empty());
+  ASSERT_NE(world.refusal(asked), nullptr);
+  EXPECT_EQ(world.refusal(asked)->why, RefusalReason::NotReturned);
+}
+
+TEST_F(TurnWithoutEnoughMemory, PausesAllOnceTheStoppedClientGoesOn) {
+  world.report(stopped, 0, 0, false);
+  const RequestId asked = world.ask(asker, 70);
+  world.apply(world.request(obedient));
+  world.apply(world.request(stopped));
+  EXPECT_TRUE(world.is_granted(asked));
+}
+
+TEST_F(TurnWithoutEnoughMemory, DoesNotKeepAGuaranteeFromTakingWhatThereIs) {
+  world.tell(TermsChanged{asker, terms(70)});
+  world.ask(asker, 70);
+  EXPECT_EQ(world.request(obedient).step, ReclaimStep::Pause);
+}
+
 TEST(Turns, EndWhereTheyAreWithheldAndStartAgainLater) {
   PolicyWorld world;
   const ClientId first = world.come();
