@@ -240,9 +240,14 @@ void TimeKeeper::beat(Microseconds now) {
 }
 
 void TimeKeeper::look_for_stopped(Microseconds now) {
-  const std::vector<ClientId> undrained = policy_.undrained();
+  std::vector<ClientId> silent = policy_.undrained();
+  if (now >= holders_checked_at_ + beat_every) {
+    holders_checked_at_ = now;
+    const std::vector<ClientId> holders = policy_.holders_others_wait_for();
+    silent.insert(silent.end(), holders.begin(), holders.end());
+  }
   for (auto& [id, client] : clients_) {
-    const bool is_silent = std::find(undrained.begin(), undrained.end(), id) != undrained.end();
+    const bool is_silent = std::find(silent.begin(), silent.end(), id) != silent.end();
     if (!is_silent && !client.is_stopped) continue;
     client.is_stopped = is_stopped_now(client.process);
     tell(policy_.is_stopped(id, client.is_stopped, now));
@@ -263,7 +268,8 @@ void TimeKeeper::time_passed(Microseconds now) {
 std::optional<Microseconds> TimeKeeper::next_wake() const {
   std::optional<Microseconds> next = policy_.next_wake();
   const bool somebody_looks = policy_.has_waiting() || !policy_.undrained().empty();
-  if (somebody_looks) next = std::min(next.value_or(~Microseconds{0}), beaten_at_ + beat_every);
+  const Microseconds looks_at = std::min(beaten_at_, holders_checked_at_) + beat_every;
+  if (somebody_looks) next = std::min(next.value_or(~Microseconds{0}), looks_at);
   return next;
 }
 

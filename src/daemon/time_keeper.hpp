@@ -85,6 +85,7 @@ class TimeKeeper {
   std::set<node::PlaceId> suspended_;  // devices reported as such
   std::uint32_t last_number_ = 0;      // sequence number of a grant
   node::Microseconds beaten_at_ = 0;
+  node::Microseconds holders_checked_at_ = 0;
 };
 
 }  // namespace cuvmm::daemon

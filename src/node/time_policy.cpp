@@ -203,6 +203,15 @@ std::vector<ClientId> TimePolicy::undrained() const {
   return found;
 }
 
+std::vector<ClientId> TimePolicy::holders_others_wait_for() const {
+  std::vector<ClientId> found;
+  if (!has_waiting()) return found;
+  for (const auto& [id, member] : clients_) {
+    if (parties_.at(member.party).phase == Phase::Running) found.push_back(id);
+  }
+  return found;
+}
+
 bool TimePolicy::has_waiting() const {
   return std::any_of(parties_.begin(), parties_.end(),
                      [](const auto& one) { return one.second.phase == Phase::Waiting; });
@@ -298,9 +307,16 @@ Microseconds TimePolicy::window_below_others(const Party& party, PlaceId device)
   return std::clamp(share, settings_.shortest_window, settings_.window);
 }
 
+bool TimePolicy::cannot_run(const Party& party) const {
+  return std::any_of(party.members.begin(), party.members.end(), [&](ClientId id) {
+    const Member& member = clients_.at(id);
+    return member.is_stopped && !member.wants.empty();
+  });
+}
+
 // Under the Priority rule, such a party need not wait for a grant.
 bool TimePolicy::stands_above_all(const Party& party) const {
-  if (settings_.rule != TimeRule::Priority || party.cap < 100) return false;
+  if (settings_.rule != TimeRule::Priority || party.cap < 100 || cannot_run(party)) return false;
   for (const auto& [name, other] : parties_) {
     if (&other == &party || other.priority < party.priority) continue;
     for (const ClientId id : party.members) {
@@ -320,7 +336,7 @@ bool TimePolicy::is_blocked_by_turn(const Party& party) const {
   };
   if (has_turn(party)) return false;
   return std::any_of(parties_.begin(), parties_.end(), [&](const auto& other) {
-    return has_turn(other.second) && other.second.wants &&
+    return has_turn(other.second) && other.second.wants && !cannot_run(other.second) &&
            std::any_of(party.devices.begin(), party.devices.end(),
                        [&](PlaceId device) { return other.second.devices.contains(device); });
   });

@@ -113,6 +113,8 @@ class TimePolicy {
   std::vector<ClientId> above(ClientId client, PlaceId device) const;
   // Clients that had work in flight when their grant ended, and have not reported its end.
   std::vector<ClientId> undrained() const;
+  // Clients whose party has a grant while others wait.
+  std::vector<ClientId> holders_others_wait_for() const;
   bool has_waiting() const;
   std::size_t client_count() const { return clients_.size(); }
 
@@ -166,6 +168,8 @@ class TimePolicy {
   bool uses_device(const Party& party, PlaceId device) const;
   bool competes(const Party& party, PlaceId device) const;
   bool is_free(const Party& party, PlaceId device) const;
+  // Whether a member is stopped that has work, so that the party could not use a grant.
+  bool cannot_run(const Party& party) const;
   bool stands_above_all(const Party& party) const;
   Microseconds window_below_others(const Party& party, PlaceId device) const;
   bool is_blocked_by_turn(const Party& party) const;

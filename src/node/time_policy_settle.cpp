@@ -65,7 +65,8 @@ bool TimePolicy::end_what_is_over() {
             return is_eligible(other.first, other.second) && outranks(other.second, *running) &&
                    have_common(other.second.devices, running->granted);
           });
-      const bool must_stop = is_outranked || (party.cap < 100 && now_ >= broke_at(party));
+      const bool must_stop =
+          is_outranked || (party.cap < 100 && now_ >= broke_at(party)) || cannot_run(party);
       const bool is_revoked = is_over || must_stop;
       if (!party.wants || (is_revoked && stands_above_all(party))) {
         finish(name, party);
@@ -110,16 +111,11 @@ void TimePolicy::suspend(const std::set<PlaceId>& devices) {
   renew_devices();
 }
 
-// A party is not eligible while a member is stopped, since it could not use a grant, nor while work
-// that outlasted the party's quantum is still in flight.
+// A party is not eligible while work that outlasted its quantum is still in flight.
 bool TimePolicy::is_eligible(const std::string& name, const Party& party) const {
-  if (party.phase != Phase::Waiting || is_broke(party)) return false;
-  const bool is_stopped = std::any_of(party.members.begin(), party.members.end(), [&](ClientId id) {
-    const Member& member = clients_.at(id);
-    return member.is_stopped && !member.wants.empty();
-  });
-  return !is_stopped && std::none_of(outlasting_.begin(), outlasting_.end(),
-                                     [&](const Outlasting& one) { return one.party == name; });
+  if (party.phase != Phase::Waiting || is_broke(party) || cannot_run(party)) return false;
+  return std::none_of(outlasting_.begin(), outlasting_.end(),
+                      [&](const Outlasting& one) { return one.party == name; });
 }
 
 std::vector<std::string> TimePolicy::order_of_waiting() const {

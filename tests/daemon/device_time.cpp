@@ -279,6 +279,22 @@ TEST_F(ProgramsThatShareTime, ABusyOneFinishesBesideOneThatIsStoppedOrKilled) {
   }
 }
 
+TEST_F(ProgramsThatShareTime, ABusyOneGetsTheDeviceWhileTheForegroundIsStopped) {
+  start({"--time", "priority"});
+  RunningProgram back{busy("back", {"--seconds", "60"}), with_service(), file("back")};
+  RunningProgram front{busy("front", {"--seconds", "60"}, {"--priority", "5"}), with_service(),
+                       file("front")};
+  const auto held_by = [&](const char* name) {
+    const auto seen = times();
+    return seen.contains(name) ? seen.at(name).held : 0;
+  };
+  EXPECT_TRUE(comes_true([&] { return held_by("back") > 0 && held_by("front") > 0; }));
+  front.signal(SIGSTOP);
+  const auto before = held_by("back");
+  // Beside a foreground that runs, it would take 500 seconds.
+  EXPECT_TRUE(comes_true([&] { return held_by("back") > before + 1'000'000; }));
+}
+
 TEST_F(ProgramsThatShareTime, BusyOnesContinueWhenTheServiceIsStoppedOrKilled) {
   for (const int signal : {SIGSTOP, SIGKILL}) {
     start({"--time", "share"});

@@ -273,6 +273,34 @@ TEST(TimeGrants, OfAStoppedHolderEndAfterItsQuantumAndWhatIsInFlight) {
   EXPECT_NEAR(world.share(stopped), 0.5, 0.03);
 }
 
+// While it runs, nothing takes its grant away at the end of a quantum.
+void expect_no_wait_for_a_stopped_favourite(TimeRule rule) {
+  TimeWorld world{by(rule)};
+  const ClientId favourite = world.add({.terms = {.priority = 5}, .kernel = ms});
+  const ClientId other = world.add({.kernel = ms});
+  world.give_memory_turn(favourite, true);
+  world.run(300 * ms);
+  world.stop(favourite);
+  world.reset();
+  world.run(5 * second);
+  EXPECT_LT(world.longest_wait(other), 200 * ms);
+  EXPECT_GT(world.device_time(other), 4.8 * second);
+  EXPECT_FALSE(world.policy.is_suspended(0)) << "it is stopped, not stuck";
+  world.go_on(favourite);
+  world.reset();
+  world.run(2 * second);
+  EXPECT_GT(world.share(favourite), 0.95);
+  EXPECT_FALSE(world.policy.is_suspended(0));
+}
+
+TEST(TimeGrants, OfAStoppedForegroundEnd) {
+  expect_no_wait_for_a_stopped_favourite(TimeRule::Priority);
+}
+
+TEST(TimeGrants, OfAStoppedHolderOfAMemoryTurnEnd) {
+  expect_no_wait_for_a_stopped_favourite(TimeRule::Turns);
+}
+
 TEST(TimeGrants, PassOnOnlyWhenWorkThatOutlastsItsEstimateHasEnded) {
   TimePolicy policy{by(TimeRule::Share)};
   for (const ClientId id : {1, 2}) {

@@ -93,10 +93,12 @@ class TimeWorld {
   bool has_work(const Program& program) const;
   void launch(ClientId id, Program& program);
   void execute();
+  void look_for_stopped();
   bool others_have_work(ClientId client, PlaceId device) const;
   void report(ClientId id, Program& program);
 
   Microseconds now_ = 1;
+  Microseconds holders_checked_at_ = 0;
   ClientId last_ = 0;
   std::map<ClientId, Program> programs_;
   std::map<PlaceId, ClientId> running_;  // whose kernel runs on the device
