@@ -125,7 +125,7 @@ class TimeLease final : public lease::TimeSharer, private Watcher {
 
   static Stream named(CUcontext context, StreamName stream);
   static Stream* find(OfDevice& device, const Stream& stream);
-  Stream& find_or_add(OfDevice& device, const Stream& stream);
+  Stream& find_or_add(OfDevice& device, CUcontext current, StreamName name);
   void note_holds_across_barrier(const OfDevice& device, Stream& stream) const;
   CUevent mark(const Stream& stream);
   void look_at_flights(OfDevice& device, std::uint64_t now);

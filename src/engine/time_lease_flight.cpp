@@ -43,7 +43,7 @@ void TimeLease::submitted(Call call, StreamName stream, std::uint64_t kind) {
     const Holding holding{lock_};
     device->admitted_at = 0;
     if (has_ended) return;
-    Stream& known = find_or_add(*device, named(context, stream));
+    Stream& known = find_or_add(*device, context, stream);
     note_holds_across_barrier(*device, known);
     const std::uint64_t now = now_ns();
     const bool is_known = device->estimates.knows(kind);
@@ -79,7 +79,7 @@ void TimeLease::submitted(Call call, StreamName stream, std::uint64_t kind) {
   if (has_place && (event != nullptr || asks_legacy_stream)) {
     device->flights[device->flight_count++] = {now_marked, event};
   } else {
-    give_back(context, event);
+    give_back(now_marked.context, event);
     device->in_flight_ns -= std::min(device->in_flight_ns, now_marked.estimate_ns);
   }
 }
@@ -90,7 +90,7 @@ void TimeLease::may_hold(StreamName stream) {
   const CUcontext context = current_context(dependencies_.driver);
   if (device == nullptr || context == nullptr) return;
   const Holding holding{lock_};
-  find_or_add(*device, named(context, stream)).may_be_held = true;
+  find_or_add(*device, context, stream).may_be_held = true;
   ++(stream.is_legacy() ? device->holds_of_legacy_stream : device->holds_of_other_streams);
 }
 
@@ -111,6 +111,8 @@ CUevent TimeLease::mark(const Stream& stream) {
   if (!held_off.none_is_seen()) return nullptr;
   const LegacyBarrier::Alone alone{dependencies_.legacy};
   if (stream.handle == CU_STREAM_LEGACY && !alone.is_alone()) return nullptr;
+  const InContext in_context{dependencies_.driver, stream.context};
+  if (!in_context.ok()) return nullptr;
   const CUevent event = take_event(stream.context);
   if (event == nullptr) return nullptr;
   if (dependencies_.driver.cuEventRecord(event, stream.handle) == CUDA_SUCCESS) return event;
@@ -147,8 +149,17 @@ TimeLease::Stream TimeLease::named(CUcontext context, StreamName stream) {
 }
 
 // The caller holds lock_. If the table is full, replaces another stream.
-TimeLease::Stream& TimeLease::find_or_add(OfDevice& device, const Stream& stream) {
+TimeLease::Stream& TimeLease::find_or_add(OfDevice& device, CUcontext current, StreamName name) {
+  Stream stream = named(current, name);
   if (Stream* const known = find(device, stream)) return *known;
+  // A program may use streams of a context that is not current.
+  CUcontext owner = nullptr;
+  const bool has_owner = !name.is_default() && dependencies_.driver.cuStreamGetCtx_v9020(
+                                                   name.handle, &owner) == CUDA_SUCCESS;
+  if (has_owner && owner != nullptr && owner != current) {
+    stream.context = owner;
+    if (Stream* const known = find(device, stream)) return *known;
+  }
   const bool is_full = device.stream_count == most_streams;
   Stream& place =
       device.streams[is_full ? device.next_to_replace++ % most_streams : device.stream_count++];

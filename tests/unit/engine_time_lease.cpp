@@ -207,6 +207,22 @@ TEST_F(TimeLeaseBehindAHostFunction, DoesNotCountIfThereIsNone) {
   EXPECT_TRUE(drains_within(20'000'000'000)) << "the device is free";
 }
 
+// The lease's mark belongs to the stream's context too.
+TEST_F(TimeLeaseBehindAHostFunction, IsInFlightThoughAnotherContextIsCurrent) {
+  const CUcontext other = current_context(driver());
+  StuckStream stream{driver(), program_->lease};
+  teach(stream.beside());
+  {
+    const InContext elsewhere{driver(), other};
+    program_->lease.may_hold(stream.name());
+    program_->lease.submitted(Call::cuLaunchKernel, stream.name(), kind);
+  }
+  program_->revoke();
+  EXPECT_FALSE(drains_within(50'000'000)) << "another process would get the grant";
+  stream.let_end();
+  EXPECT_TRUE(drains_within(20'000'000'000));
+}
+
 // What a program needs to use more streams than the lease follows.
 std::vector<StreamName> many_streams(const Driver& driver) {
   std::vector<StreamName> streams(20);
