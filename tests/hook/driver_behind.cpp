@@ -40,6 +40,15 @@ CUresult answer_version(int* version) {
   return CUDA_SUCCESS;
 }
 
+// Some calls are answered without the driver if no context is current.
+CUresult answer_context(CUcontext* context) {
+  static int current = 0;
+  reach(Call::cuCtxGetCurrent, Flavour::Legacy);
+  if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *context = reinterpret_cast<CUcontext>(&current);
+  return CUDA_SUCCESS;
+}
+
 CUresult answer_proc_address(const char* name, void** function, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult* status);
 
@@ -57,6 +66,7 @@ std::map<std::string, void*> silent_functions() {
 #undef CUVMM_API
 #undef CUVMM_API_OLD
   functions["cuDriverGetVersion"] = reinterpret_cast<void*>(&answer_version);
+  functions["cuCtxGetCurrent"] = reinterpret_cast<void*>(&answer_context);
   functions["cuGetProcAddress_v2"] = reinterpret_cast<void*>(&answer_proc_address);
   return functions;
 }
