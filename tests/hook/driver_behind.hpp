@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver behind the doors in these tests: it has a current context, refuses everything else, and
-// records the calls that reach it. Every row of driver_api.def has its own function there.
+// The driver behind the doors in these tests: it has a current context, refuses everything else,
+// and records the calls that reach it. Every row of driver_api.def has its own function there.
 #pragma once
 
 #include <vector>
