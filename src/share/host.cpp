@@ -16,11 +16,6 @@ namespace {
 // Peers that may be connected at a time without having said Hello, beyond the known importers.
 constexpr std::size_t most_strangers = 512;
 
-// Few enough that the importer imports a packet's chunks while the next ones are exported. (Both
-// take about 60 us a chunk on a card.)
-constexpr std::size_t chunks_at_a_time = 8;
-static_assert(chunks_at_a_time <= most_descriptors);
-
 // An importer sends one message and waits for the answer, so its socket has room for the answer.
 // One that leaves no room violates the protocol.
 constexpr Deadline at_once{};
@@ -244,7 +239,7 @@ Result<void> Host::answer_fetch(PeerId id, Peer& peer, const Fetch& fetch) {
   if (fetch.first >= chunks.size()) {
     return Error::invalid("serve an importer", "it fetches no such chunks");
   }
-  const std::size_t end = std::min(chunks.size(), fetch.first + chunks_at_a_time);
+  const std::size_t end = std::min(chunks.size(), fetch.first + most_descriptors);
   Chunks sent{.grant = fetch.grant, .first = fetch.first, .sizes = {}};
   std::vector<SentFile> files;
   std::vector<int> numbers;

@@ -2,25 +2,6 @@
 #include "share/imported.hpp"
 
 namespace cuvmm::share {
-namespace {
-
-constexpr const char* doing = "import memory";
-
-// Imports a batch behind the chunks that are there, whose sizes add up to `total`.
-Result<void> import_batch(const Driver& driver, const Grant& grant, const Session::Batch& batch,
-                          std::vector<ChunkRef>& chunks, Size& total) {
-  for (std::size_t i = 0; i < batch.sizes.size(); ++i) {
-    if (batch.sizes[i] > grant.total - total) {
-      return Error::invalid(doing, "its chunks are more than was granted");
-    }
-    total += batch.sizes[i];
-    chunks.push_back(
-        ChunkRef::adopt(TRY(Chunk::import_fd(driver, batch.descriptors[i], batch.sizes[i]))));
-  }
-  return {};
-}
-
-}  // namespace
 
 struct MappedGrant::GrantMapping {
   explicit GrantMapping(Reservation&& addresses)
@@ -33,24 +14,24 @@ void MappedGrant::GrantMappingEnd::operator()(GrantMapping* place) const {
   delete place;
 }
 
-// The exporter exports the next batch while this process imports one.
 Result<Imported> Imported::fetch(const Driver& driver, Session& session, const Grant& grant,
                                  Deadline until) {
+  constexpr const char* doing = "import memory";
   std::vector<ChunkRef> chunks;
   Size total = 0;
   int first_descriptor = -1;
-  TRY(session.request(grant, 0, until));
-  for (bool is_last = false; !is_last;) {
+  while (chunks.size() < grant.chunks) {
     const auto first = static_cast<std::uint32_t>(chunks.size());
-    const Session::Batch batch = TRY(session.take_requested(grant, first, until));
+    const Session::Batch batch = TRY(session.fetch(grant, first, until));
     if (first == 0) first_descriptor = batch.descriptors.front().number();
-    const auto next = first + static_cast<std::uint32_t>(batch.sizes.size());
-    is_last = next >= grant.chunks;
-    if (!is_last) TRY(session.request(grant, next, until));
-    const auto imported = import_batch(driver, grant, batch, chunks, total);
-    if (imported.ok()) continue;
-    if (!is_last) session.abandon_request();
-    return imported.error();
+    for (std::size_t i = 0; i < batch.sizes.size(); ++i) {
+      if (batch.sizes[i] > grant.total - total) {
+        return Error::invalid(doing, "its chunks are more than was granted");
+      }
+      total += batch.sizes[i];
+      chunks.push_back(
+          ChunkRef::adopt(TRY(Chunk::import_fd(driver, batch.descriptors[i], batch.sizes[i]))));
+    }
   }
   if (total != grant.total) return Error::invalid(doing, "its chunks are less than was granted");
   return Imported{grant, std::move(chunks), first_descriptor};

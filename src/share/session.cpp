@@ -88,17 +88,8 @@ Result<Session::Answer> Session::ask(const Ask& what, Deadline until) {
 }
 
 Result<Session::Batch> Session::fetch(const Grant& grant, std::uint32_t first, Deadline until) {
-  TRY(request(grant, first, until));
-  return take_requested(grant, first, until);
-}
-
-Result<void> Session::request(const Grant& grant, std::uint32_t first, Deadline until) {
-  return send(socket_.file(), Fetch{.grant = grant.id, .first = first}, {}, until);
-}
-
-Result<Session::Batch> Session::take_requested(const Grant& grant, std::uint32_t first,
-                                               Deadline until) {
   constexpr const char* doing = "fetch chunks";
+  TRY(send(socket_.file(), Fetch{.grant = grant.id, .first = first}, {}, until));
   Packet packet = TRY(next_answer(until));
   if (const auto* no = std::get_if<Refused>(&packet.message)) return refused(doing, *no);
   auto* chunks = std::get_if<Chunks>(&packet.message);

@@ -42,13 +42,8 @@ class Session {
   void interrupt() const { ::shutdown(socket_.number(), SHUT_RDWR); }
   // The next call of receive() returns this grant again.
   void put_back(const Grant& grant) { waiting_.push_front(grant); }
-  // Fetches chunks of a received grant from `first` on, as many as the exporter sends at a time.
+  // Fetches chunks of a received grant from `first` on, as many as one packet holds.
   Result<Batch> fetch(const Grant& grant, std::uint32_t first, Deadline until);
-  // The two halves of fetch(). Between them the exporter works, and nothing else may be asked.
-  Result<void> request(const Grant& grant, std::uint32_t first, Deadline until);
-  Result<Batch> take_requested(const Grant& grant, std::uint32_t first, Deadline until);
-  // The answer to the last request will not be waited for.
-  void abandon_request() { ++unanswered_; }
 
   Result<void> acknowledge(const Grant& grant, std::uint32_t status, Deadline until);
   // The caller has already unmapped and released everything it imported of the grant.

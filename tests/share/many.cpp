@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many importers at once, imports that fail, and what newly started programs inherit.
+// Many importers at once, and what newly started programs inherit.
 #include <dirent.h>
 #include <gtest/gtest.h>
 #include <spawn.h>
@@ -9,9 +9,7 @@
 #include <thread>
 
 #include "share/buffer.hpp"
-#include "share/imported.hpp"
 #include "share_world.hpp"
-#include "support/faulty_driver.hpp"
 #include "support/memory.hpp"
 
 namespace cuvmm::test {
@@ -98,30 +96,6 @@ TEST_F(ShareMany, ProcessesHaveTheSameMemory) {
     left += event->what == What::Left ? 1 : 0;
   }
   for (const auto& child : children) EXPECT_EQ(child->wait(), 0);
-}
-
-// While a packet is imported, the next one is on its way.
-TEST_F(ShareMany, AnImportThatFailsLeavesItsConnectionUsable) {
-  constexpr Size count = 20;
-  const auto host = NEEDED(Host::open(host_settings(place.socket())));
-  const auto chunks = given_chunks(count, 18);
-  FaultyDriver faulty{driver()};
-  std::thread importer{[&] {
-    const PrimaryContext context;
-    auto session = NEEDED(Session::connect(place.socket(), test_token(), in_time()));
-    const Grant grant = NEEDED(session.receive(in_time()));
-    for (Size failing = 1; failing <= count; ++failing) {
-      faulty.fail_call(Call::cuMemImportFromShareableHandle, failing, CUDA_ERROR_OUT_OF_MEMORY);
-      EXPECT_FALSE(Imported::fetch(faulty, session, grant, in_time()).ok());
-      faulty.stop_failing();
-      EXPECT_EQ(NEEDED(Imported::fetch(faulty, session, grant, in_time())).chunks().size(), count);
-    }
-    NEEDED_OK(session.release(grant.id, in_time()));
-  }};
-  const PeerId peer = event_of(*host, What::Came).peer;
-  NEEDED(host->grant(peer, {.chunks = chunks, .offset = 0, .size = count * shared_chunk}));
-  serve_until_all_left(*host);
-  importer.join();
 }
 
 // The started program lists the descriptors that it inherited: the listing's own, and 0 to 2.

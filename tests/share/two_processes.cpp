@@ -91,7 +91,7 @@ TEST_F(ShareMemory, GrantedForReadingIsMappedForReading) {
   EXPECT_EQ(child.wait(), 0);
 }
 
-// More chunks than the exporter sends at a time.
+// More chunks than descriptors fit into one packet.
 CHILD_ROLE(imports_many) {
   PrimaryContext context;
   Session session = connected(arguments.at(0));
