@@ -21,8 +21,8 @@ std::uint64_t next_id() {
   return ++last;
 }
 
-// Chunks with a file of their own, by inode, so that a process that imports its own export gets the
-// same chunk, as on a card.
+// Chunks with a file of their own, by inode, so that a process that imports what it already has
+// gets the same memory, as on a card.
 class SharedChunks {
  public:
   static SharedChunks& get() {
@@ -87,7 +87,6 @@ std::shared_ptr<Chunk> Chunk::import(int file) {
   if (fcntl(file, F_GET_SEALS) < 0 || fstat(file, &status) != 0 || status.st_size <= 0) {
     return nullptr;  // not a memory file
   }
-  if (auto known = SharedChunks::get().find(status.st_ino)) return known;
   const int mine = fcntl(file, F_DUPFD_CLOEXEC, 0);
   if (mine < 0) return nullptr;
   std::shared_ptr<Chunk> chunk{new Chunk};
@@ -97,7 +96,13 @@ std::shared_ptr<Chunk> Chunk::import(int file) {
   chunk->properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   chunk->properties_.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
   chunk->properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  SharedChunks::get().add(status.st_ino, chunk);
+  chunk->original_ = SharedChunks::get().find(status.st_ino);
+  if (const Chunk* const original = chunk->original_.get()) {
+    chunk->device_ = original->device_;
+    chunk->properties_ = original->properties_;
+  } else {
+    SharedChunks::get().add(status.st_ino, chunk);
+  }
   return chunk;
 }
 
@@ -124,7 +129,7 @@ Chunk::~Chunk() {
     Backing& backing = device_ != nullptr ? device_->backing() : Process::get().host_backing();
     backing.give_back(extent_);
   }
-  if (device_ != nullptr) device_->give_back(extent_.size);
+  if (device_ != nullptr && original_ == nullptr) device_->give_back(extent_.size);
 }
 
 }  // namespace cuvmm::sim

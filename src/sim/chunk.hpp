@@ -25,9 +25,9 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   // Reuses the bytes that another chunk left behind.
   static std::shared_ptr<Chunk> create_of(Device& device, const Extent& left,
                                           const CUmemAllocationProp& properties);
-  // Opens an exported chunk. Returns the same chunk if this process created it or has already
-  // imported it; otherwise a new one, which counts towards the memory of the process that created
-  // it. Returns nullptr if the file is not a memory file.
+  // Opens an exported chunk. Each import is a chunk of its own with a handle of its own, also in
+  // the process that created the memory (measured). The memory counts for that process. Returns
+  // nullptr if the file is not a memory file.
   static std::shared_ptr<Chunk> import(int file);
 
   ~Chunk();
@@ -48,7 +48,8 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   // Clears the bytes and hands them over to another chunk. This chunk must then be destroyed.
   Extent leave_bytes();
 
-  // How many times the program holds its handle: cuMemCreate, import and retain each add one.
+  // How many times the program holds its handle: once by cuMemCreate or an import, and once by each
+  // retain.
   std::atomic<int> handles{0};
 
  private:
@@ -60,6 +61,7 @@ class Chunk : public std::enable_shared_from_this<Chunk> {
   CUmemAllocationProp properties_{};
   bool own_file_ = false;
   std::uint64_t id_ = 0;
+  std::shared_ptr<Chunk> original_;  // of an import: the chunk of this process that has its bytes
 };
 
 }  // namespace cuvmm::sim

@@ -53,6 +53,28 @@ TEST_F(SharedChunk, TakesItsMemoryOnlyOnce) {
   EXPECT_EQ(memory_info().free, free_before);
 }
 
+TEST_F(SharedChunk, HasAHandleForEachImport) {
+  auto ours = given_chunk(chunk_size, exportable());
+  const auto fd = exported(ours);
+  auto first = imported(fd);
+  auto second = imported(fd);
+  EXPECT_NE(first.handle(), ours.handle());
+  EXPECT_NE(second.handle(), ours.handle());
+  EXPECT_NE(first.handle(), second.handle());
+
+  auto reserved = given_reservation(chunk_size);
+  auto mapping = given_mapping(reserved.address(), second);
+  CUmemGenericAllocationHandle retained = 0;
+  ASSERT_CUDA(
+      driver().cuMemRetainAllocationHandle(&retained, reinterpret_cast<void*>(mapping.address())));
+  EXPECT_EQ(retained, second.handle());
+  EXPECT_CUDA(driver().cuMemRelease(retained));
+
+  const Size free_before = memory_info().free;
+  EXPECT_CUDA(ours.release());
+  EXPECT_EQ(memory_info().free, free_before) << "the imports hold the memory";
+}
+
 TEST_F(SharedChunk, HasTheContentsItHadBeforeItsFirstExport) {
   auto ours = given_mapped(2, chunk_size, exportable());
   fill_pattern(ours.address(), ours.size(), 32);
