@@ -236,7 +236,7 @@ ReplayTrace with_refused_requests(const ReplayTrace& trace) {
 Size memory_when_refused(const ReplayTrace& trace) {
   std::optional<Size> most;
   for (const RefusedAllocation& refusal : trace.refusals) {
-    const Size held = std::max(refusal.reserved, refusal.live);
+    const Size held = std::max(static_cast<Size>(refusal.reserved), refusal.live);
     const auto had = refusal.available ? saturating_sum(held, *refusal.available) : trace.memory;
     if (had) most = std::max(most.value_or(0), *had);
   }

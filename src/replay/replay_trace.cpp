@@ -57,7 +57,7 @@ void TraceBuilder::refuse(const Request& request, std::optional<Size> available)
                              .size = request.size,
                              .stream = number_of(request.stream),
                              .kind = request.kind,
-                             .reserved = static_cast<Size>(std::max<std::int64_t>(reserved_, 0)),
+                             .reserved = reserved_,
                              .live = live_bytes_,
                              .available = available});
 }
@@ -80,7 +80,7 @@ ReplayTrace TraceBuilder::finish(Source source) {
           : -reserved_least_;
   trace_.reserved_peak_bytes = static_cast<Size>(at_first + reserved_most_);
   for (RefusedAllocation& refusal : trace_.refusals) {
-    if (trace_.reserved_peak_bytes != 0) refusal.reserved += static_cast<Size>(at_first);
+    refusal.reserved = std::max<std::int64_t>(refusal.reserved + at_first, 0);
   }
   trace_.source = source;
   return std::move(trace_);

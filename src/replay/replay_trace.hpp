@@ -43,7 +43,7 @@ struct RefusedAllocation {
   Size size = 0;
   StreamId stream = 1;
   Kind kind = Kind::StreamOrdered;
-  Size reserved = 0;              // held by PyTorch at that time; 0: unknown
+  std::int64_t reserved = 0;      // held by PyTorch at that time; 0: unknown
   Size live = 0;                  // held by the program at that time
   std::optional<Size> available;  // free on the card besides, if it is known
 };

@@ -176,6 +176,17 @@ TEST(Advice, CountsRefusedRequestsAsIfServed) {
   EXPECT_EQ(memory_when_refused(served), unlimited);
 }
 
+TEST(Advice, CountsMemoryGivenBackSinceALateStartOnlyOnce) {
+  TraceBuilder builder;
+  builder.allocate({.time_us = 1, .address = 1, .size = 4 * MiB});
+  builder.reserve(-static_cast<std::int64_t>(600 * MiB));
+  builder.refuse({.time_us = 2, .size = 700 * MiB}, 100 * MiB);
+  builder.reserved_at_end(400 * MiB);
+  const ReplayTrace trace = builder.finish(Source::PytorchSnapshot);
+  EXPECT_EQ(trace.reserved_peak_bytes, 1000 * MiB);
+  EXPECT_EQ(memory_when_refused(trace), 500 * MiB);
+}
+
 TEST(Advice, KnowsTheMemoryAtARefusal) {
   const auto memory = [](std::optional<Size> available, std::optional<Size> of_device) {
     TraceBuilder builder;
