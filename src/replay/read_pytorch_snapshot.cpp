@@ -45,6 +45,7 @@ class Snapshot {
     // Lists may be referenced repeatedly, but no honest file has more events than bytes.
     if (events->size() > most_events_) return unreadable("more events than bytes");
     TRY(read_events(*events));
+    note_settings();
     note_end();
     begin_with_what_was_live();
     for (const SnapshotEvent& event : events_) TRY(tell(event));
@@ -94,7 +95,7 @@ class Snapshot {
     const auto action = pickle_.get(value, "action");
     const auto name = action ? pickle_.text(*action) : std::nullopt;
     if (!name) return event_error("no action");
-    if (*name == "segment_map") builder_.is_expandable();
+    if (*name == "segment_map" || *name == "segment_unmap") builder_.is_expandable();
     SnapshotEvent event{.meaning = pytorch::meaning_of(*name)};
     if (event.meaning == Meaning::Unknown) {
       return event_error("no action is called '" + std::string{name->substr(0, 80)} + "'");
@@ -123,6 +124,12 @@ class Snapshot {
     return unreadable("event " + std::to_string(events_.size() + 1) + ": " + why);
   }
 
+  // The history may have forgotten the events that tell.
+  void note_settings() {
+    const auto settings = pickle_.get(pickle_.root(), "allocator_settings");
+    if (settings && number_or(*settings, "expandable_segments", 0) != 0) builder_.is_expandable();
+  }
+
   // Records the memory that PyTorch held at the end, and the blocks that the program held.
   void note_end() {
     const auto held = pickle_.get(pickle_.root(), "segments");
@@ -130,6 +137,7 @@ class Snapshot {
     if (all == nullptr) return;
     for (const PickleValue one : *all) {
       if (number_or(one, "device", 0) != device_) continue;
+      if (number_or(one, "is_expandable", 0) != 0) builder_.is_expandable();
       reserved_at_end_ += static_cast<Size>(
           std::clamp<std::int64_t>(number_or(one, "total_size", 0), 0, most_held));
       const auto blocks = pickle_.get(one, "blocks");

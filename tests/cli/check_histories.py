@@ -173,6 +173,23 @@ class Advise(CliTest):
         self.assertEqual(self.verdict(path), ("expandable_segments", setting))
         self.assertEqual(self.verdict(path, "--limit", "1.1x"), ("expandable_segments", setting))
 
+    def test_each_mark_of_expandable_segments_is_enough(self):
+        def policy_in_use(mark):
+            history = fragmented()
+            if mark == "unmap":
+                history.event("segment_unmap", addr=0x7f8000000000, size=2 * MIB)
+            snapshot = history.snapshot()
+            snapshot["segments"][0]["is_expandable"] = mark == "segment"
+            snapshot["allocator_settings"]["expandable_segments"] = mark == "setting"
+            path = self.path(f"{mark}.pickle")
+            with open(path, "wb") as file:
+                pickle.dump(snapshot, file)
+            return self.json_of("advise", "--json", path)["policy_in_use"]
+
+        self.assertEqual(policy_in_use("none"), "caching")
+        for mark in ("unmap", "segment", "setting"):
+            self.assertEqual(policy_in_use(mark), "expandable", mark)
+
     def test_recommends_nothing_if_the_trace_fits(self):
         path = fragmented().dump(self.path("s.pickle"))
         self.assertEqual(self.verdict(path, "--limit", "8G"), ("fits", ""))
