@@ -124,12 +124,14 @@ Result<std::vector<PolicyNeed>> needs_of(const AdviceFacts& facts, const Player&
     if (played.completed) need.least = TRY(least_of(player, need, facts.live_peak));
     need.fits = need.least != unlimited && need.least <= facts.limit;
     // The limit lies between two of the tried ones, or beyond the modelled card, so try the limit
-    // itself.
+    // itself; for cuvmm, the one that the advice names.
+    const Size limit =
+        policy == PolicyName::Arena ? replay::limit_in_chunks(facts.limit) : facts.limit;
     if (!need.fits && facts.limit != unlimited &&
-        facts.limit >= std::max(facts.live_peak, usual_granule) &&
-        TRY(player.play(policy, facts.limit)).completed) {
+        limit >= std::max(facts.live_peak, usual_granule) &&
+        TRY(player.play(policy, limit)).completed) {
       need.fits = true;
-      need.least = facts.limit;
+      need.least = limit;
     }
     needs.push_back(need);
   }
@@ -145,7 +147,13 @@ void print_advice(const AdviceFacts& facts, const ReplayTrace& trace,
     fmt::print("PyTorch reserved {}\n", print_size(trace.reserved_peak_bytes));
   }
   const bool has_limit = facts.limit != unlimited;
-  if (has_limit) fmt::print("limit {}\n", print_size(facts.limit));
+  if (has_limit) {
+    fmt::print("limit {}{}\n", print_size(facts.limit),
+               facts.own_chunks == 0 ? ""
+                                     : fmt::format(", besides the {} that the program took with "
+                                                   "cuMemCreate",
+                                                   print_size(facts.own_chunks)));
+  }
   fmt::print("\n{:<12} {:>14} {:>21}{}\n", "policy", "unlimited", "least that suffices",
              has_limit ? "   within the limit" : "");
   for (const PolicyNeed& need : facts.needs) {
@@ -215,7 +223,9 @@ int give_advice(const AdviseRequest& request) {
       .is_expandable = trace->is_expandable,
       .was_refused = !trace->refusals.empty(),
       .live_peak = served.live_peak_bytes,
+      .largest_request = served.largest_bytes,
       .limit = limit ? limit->of(served.live_peak_bytes) : replay::memory_when_refused(*trace),
+      .own_chunks = limit ? 0 : replay::own_chunks_when_refused(*trace),
       .needs = {},
       .limit_origin = limit ? replay::LimitOrigin::User : replay::LimitOrigin::Trace,
       .memory_when_refused = replay::memory_when_refused(*trace)};
@@ -249,7 +259,8 @@ void add_advise(CLI::App& app, int& exit_status) {
       "  cuvmm advise run.trace --limit 16G             would it run on a card of 16 GiB?\n"
       "  cuvmm advise --json run.trace | jq .verdict\n"
       "\n"
-      "Verdicts: fits, nothing_to_gain, expandable_segments, cuvmm, spill, too_fragmented.\n"
+      "Verdicts: fits, nothing_to_gain, expandable_segments, cuvmm, spill, too_large, "
+      "too_fragmented.\n"
       "PyTorch's allocators are models; no trace records the memory of contexts and libraries.\n"
       "\n"
       "Exit status: 0 with any advice; 1 when the trace cannot be read; 2 on wrong usage.");

@@ -38,7 +38,8 @@ std::string command_line(const AdviceFacts& facts, const char* more = "") {
   std::string line = "cuvmm run";
   if (pytorch) line += " --frameworks";
   if (facts.limit != unlimited) {
-    line += " --limit " + std::to_string(round_up(facts.limit, usual_granule) / MiB) + "M";
+    const Size limit = limit_in_chunks(saturating_sum(facts.limit, facts.own_chunks));
+    line += " --limit " + std::to_string(limit / MiB) + "M";
   }
   return line + more + (pytorch ? " -- python train.py" : " -- ./program");
 }
@@ -83,13 +84,25 @@ Advice spill(const AdviceFacts& facts) {
           .setting = command_line(facts, " --spill host")};
 }
 
+Advice too_large(const AdviceFacts& facts) {
+  const Size there_is = saturating_sum(facts.limit, facts.own_chunks);
+  return {.verdict = AdviceVerdict::TooLarge,
+          .text = "No setting serves a single request of " +
+                  size_beyond(facts.largest_request, there_is) + ": there are " +
+                  print_size(there_is) +
+                  ", and spilling does not help a request that is larger than that. Ask for less "
+                  "at a time, or use a larger card.",
+          .setting = {}};
+}
+
 Advice fits(const AdviceFacts& facts, const PolicyNeed& now) {
   std::string text = "It fits: " + in_use_text(facts) + " needs " + text_of(now) + " of " +
                      print_size(facts.limit) + ". cuvmm is not needed for it.";
   if (facts.was_refused && facts.limit_origin == LimitOrigin::Trace) {
     text +=
-        " It was still refused memory, so something else held part of the card: other "
-        "programs, the context, libraries (see `cuvmm top` and nvidia-smi).";
+        " It was still refused memory, and the trace does not say why. Other programs, the context "
+        "or libraries may have held part of the card (see `cuvmm top` and nvidia-smi), another "
+        "limit than VMM_LIMIT may have applied, or the driver's pool may have been fragmented.";
   } else if (facts.was_refused) {
     text += " It was refused memory where it ran";
     if (facts.memory_when_refused != unlimited) {
@@ -150,6 +163,9 @@ Advice nothing_to_gain(const AdviceFacts& facts, const PolicyNeed& now) {
 
 Advice within_limit(const AdviceFacts& facts, const PolicyNeed& now, const PolicyNeed& arena,
                     const PolicyNeed* other) {
+  if (facts.largest_request > saturating_sum(facts.limit, facts.own_chunks)) {
+    return too_large(facts);
+  }
   if (facts.live_peak > facts.limit) return spill(facts);
   if (now.fits) return fits(facts, now);
   if (other != nullptr && other->fits) return expandable(now, *other, arena);
@@ -179,6 +195,8 @@ const char* name_of(AdviceVerdict verdict) {
       return "cuvmm";
     case AdviceVerdict::Spill:
       return "spill";
+    case AdviceVerdict::TooLarge:
+      return "too_large";
     case AdviceVerdict::TooFragmented:
       return "too_fragmented";
   }
@@ -237,10 +255,24 @@ Size memory_when_refused(const ReplayTrace& trace) {
   std::optional<Size> most;
   for (const RefusedAllocation& refusal : trace.refusals) {
     const Size held = std::max(static_cast<Size>(refusal.reserved), refusal.live);
-    const auto had = refusal.available ? saturating_sum(held, *refusal.available) : trace.memory;
-    if (had) most = std::max(most.value_or(0), *had);
+    auto had = refusal.available ? saturating_sum(held, *refusal.available) : trace.memory;
+    if (!had) continue;
+    *had -= std::min(refusal.own_chunks, *had);
+    most = std::max(most.value_or(0), *had);
   }
   return most.value_or(unlimited);
+}
+
+Size own_chunks_when_refused(const ReplayTrace& trace) {
+  const auto least =
+      std::min_element(trace.refusals.begin(), trace.refusals.end(),
+                       [](const auto& a, const auto& b) { return a.own_chunks < b.own_chunks; });
+  return least == trace.refusals.end() ? 0 : least->own_chunks;
+}
+
+Size limit_in_chunks(Size memory) {
+  if (memory == unlimited) return unlimited;
+  return std::max(round_down(memory, usual_granule), usual_granule);
 }
 
 }  // namespace cuvmm::replay

@@ -22,10 +22,12 @@ enum class LimitOrigin : std::uint8_t { Trace, User };
 
 struct AdviceFacts {
   Source source = Source::Cuvmm;
-  bool is_expandable = false;  // PyTorch ran with expandable_segments:True
-  bool was_refused = false;    // the trace contains a refused request
-  Size live_peak = 0;          // as if the refused requests had been served
-  Size limit = unlimited;
+  bool is_expandable = false;     // PyTorch ran with expandable_segments:True
+  bool was_refused = false;       // the trace contains a refused request
+  Size live_peak = 0;             // as if the refused requests had been served
+  Size largest_request = 0;       // served or refused
+  Size limit = unlimited;         // without `own_chunks`
+  Size own_chunks = 0;            // held by the program with cuMemCreate when it was refused memory
   std::vector<PolicyNeed> needs;  // includes the policy in use
   LimitOrigin limit_origin = LimitOrigin::Trace;
   Size memory_when_refused = unlimited;  // see below
@@ -37,6 +39,7 @@ enum class AdviceVerdict : std::uint8_t {
   Expandable,     // PyTorch's own setting solves it, without cuvmm
   Cuvmm,
   Spill,         // the program needs more at one time than there is
+  TooLarge,      // so does one of its requests
   TooFragmented  // there is enough in total, but not enough under any policy
 };
 const char* name_of(AdviceVerdict verdict);
@@ -56,8 +59,12 @@ Advice advise(const AdviceFacts& facts);
 
 // The trace as if its refused requests had been served and freed at once.
 ReplayTrace with_refused_requests(const ReplayTrace& trace);
-// The most memory that the program could have when it was refused some; `unlimited` if that is
-// unknown or nothing was refused.
+// The most memory that the program could have when it was refused some, besides its own chunks;
+// `unlimited` if that is unknown or nothing was refused.
 Size memory_when_refused(const ReplayTrace& trace);
+// The least that the program's own chunks took when it was refused memory.
+Size own_chunks_when_refused(const ReplayTrace& trace);
+// cuvmm's limit for that much memory, in whole chunks; `unlimited` stays.
+Size limit_in_chunks(Size memory);
 
 }  // namespace cuvmm::replay

@@ -6,6 +6,7 @@
 #include "base/text.hpp"
 #include "replay/read_trace.hpp"
 #include "trace/context_ends.hpp"
+#include "trace/program_chunk_walk.hpp"
 #include "trace/reader.hpp"
 
 namespace cuvmm::replay {
@@ -49,6 +50,7 @@ Result<ReplayTrace> read_cuvmm_trace(const std::string& path) {
   TraceBuilder builder;
   std::optional<std::int16_t> device;
   ContextEnds context_ends;
+  ProgramChunkWalk program_chunks{std::nullopt};
   std::unordered_map<std::uint64_t, std::uint32_t> contexts;  // of blocking memory, by address
   while (const TraceRecord* record = reader.next()) {
     const std::uint64_t time_us = record->time / 1000;
@@ -58,6 +60,7 @@ Result<ReplayTrace> read_cuvmm_trace(const std::string& path) {
         return block.second == ended;
       });
     }
+    program_chunks.add(*record);
     if (is_request(*record)) {
       if (!device) device = record->device;
       if (record->device != *device) {
@@ -80,7 +83,7 @@ Result<ReplayTrace> read_cuvmm_trace(const std::string& path) {
                       .size = record->size,
                       .stream = record->stream,
                       .kind = kind_of(*record)},
-                     {});
+                     {}, program_chunks.bytes_on(record->device));
     } else if (record->event == TraceEvent::Free && is_device_memory(*record)) {
       builder.free(time_us, record->address);
       contexts.erase(record->address);

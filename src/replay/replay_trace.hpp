@@ -46,6 +46,7 @@ struct RefusedAllocation {
   std::int64_t reserved = 0;      // held by PyTorch at that time; 0: unknown
   Size live = 0;                  // held by the program at that time
   std::optional<Size> available;  // free on the card besides, if it is known
+  Size own_chunks = 0;            // held by the program with cuMemCreate, besides `live`
 };
 
 // A program's requests in time order, from any source.
@@ -82,7 +83,7 @@ class TraceBuilder {
   void allocate(const Request& request);
   // Frees of memory that is not live are counted and left out.
   void free(std::uint64_t time_us, std::uint64_t address);
-  void refuse(const Request& request, std::optional<Size> available);
+  void refuse(const Request& request, std::optional<Size> available, Size own_chunks = 0);
   // PyTorch took memory from the card, or gave it back.
   void reserve(std::int64_t more);
   void is_expandable() { trace_.is_expandable = true; }

@@ -7,8 +7,8 @@
 #include <unordered_map>
 
 #include "trace/context_ends.hpp"
+#include "trace/program_chunk_walk.hpp"
 #include "view/live_blocks.hpp"
-#include "view/program_chunk_walk.hpp"
 
 namespace cuvmm::view {
 

@@ -238,6 +238,20 @@ TEST_F(ReplayReaders, OwnTraceGivesTheDeviceMemoryThatTheProgramHeld) {
   EXPECT_EQ(trace.live_peak_bytes, 96u);
 }
 
+TEST_F(ReplayReaders, OwnTraceGivesTheProgramsChunksAtARefusal) {
+  using enum TraceEvent;
+  TraceRecord chunk = record(Create, 1, 0, 600 * MiB, trace_flag::native);
+  chunk.other = 7;
+  TraceRecord elsewhere = record(Create, 2, 0, 100 * MiB, trace_flag::native);
+  elsewhere.other = 8;
+  elsewhere.device = 1;
+  TraceRecord refused = record(AllocateFailed, 3, 0, 300 * MiB);
+  refused.result = 2;  // CUDA_ERROR_OUT_OF_MEMORY
+  const ReplayTrace trace = given(bytes_of_trace(in_folder("own"), {chunk, elsewhere, refused}));
+  ASSERT_EQ(trace.refusals.size(), 1u);
+  EXPECT_EQ(trace.refusals[0].own_chunks, 600 * MiB);
+}
+
 TEST_F(ReplayReaders, OwnTraceOfSeveralDevicesIsRefused) {
   TraceRecord other = record(TraceEvent::Allocate, 2, 0x200, 64);
   other.device = 1;

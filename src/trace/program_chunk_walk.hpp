@@ -10,7 +10,7 @@
 #include "base/size.hpp"
 #include "trace/record.hpp"
 
-namespace cuvmm::view {
+namespace cuvmm {
 
 // The device memory of the chunks that the program manages itself. Such a chunk takes memory until
 // the program has released all its references and unmapped it everywhere; most programs release
@@ -23,6 +23,7 @@ class ProgramChunkWalk {
   void add(const TraceRecord& record);
 
   Size bytes() const { return bytes_; }
+  Size bytes_on(std::int16_t device) const;
   // The device of the chunk that a Map maps; nothing if the chunk is none of these.
   std::optional<std::int16_t> device_of(const TraceRecord& map) const;
 
@@ -56,6 +57,7 @@ class ProgramChunkWalk {
   std::unordered_map<std::uint64_t, ChunkHandle> names_;  // by the program's handle
   std::map<std::uint64_t, Place> places_;                 // by address
   Size bytes_ = 0;
+  std::unordered_map<std::int16_t, Size> bytes_by_device_;
 };
 
-}  // namespace cuvmm::view
+}  // namespace cuvmm

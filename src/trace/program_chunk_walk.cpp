@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "view/program_chunk_walk.hpp"
+#include "trace/program_chunk_walk.hpp"
 
 #include <iterator>
 #include <utility>
 
-namespace cuvmm::view {
+namespace cuvmm {
 
 void ProgramChunkWalk::add(const TraceRecord& record) {
   const bool is_native = (record.flags & trace_flag::native) != 0;
@@ -30,6 +30,11 @@ void ProgramChunkWalk::add(const TraceRecord& record) {
     default:
       break;
   }
+}
+
+Size ProgramChunkWalk::bytes_on(std::int16_t device) const {
+  const auto found = bytes_by_device_.find(device);
+  return found != bytes_by_device_.end() ? found->second : 0;
 }
 
 std::optional<std::int16_t> ProgramChunkWalk::device_of(const TraceRecord& map) const {
@@ -106,10 +111,13 @@ void ProgramChunkWalk::count(Chunk& chunk) {
   if (device_ && chunk.device != *device_) return;
   chunk.is_counted = true;
   bytes_ += chunk.size;
+  bytes_by_device_[chunk.device] += chunk.size;
 }
 
 void ProgramChunkWalk::discount(Chunk& chunk) {
-  if (std::exchange(chunk.is_counted, false)) bytes_ -= chunk.size;
+  if (!std::exchange(chunk.is_counted, false)) return;
+  bytes_ -= chunk.size;
+  bytes_by_device_[chunk.device] -= chunk.size;
 }
 
 void ProgramChunkWalk::drop_reference(Chunk& chunk) {
@@ -121,4 +129,4 @@ void ProgramChunkWalk::end_if_unused(Chunk& chunk) {
   if (chunk.references == 0 && chunk.places == 0) discount(chunk);
 }
 
-}  // namespace cuvmm::view
+}  // namespace cuvmm
