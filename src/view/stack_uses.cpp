@@ -8,7 +8,6 @@
 namespace cuvmm::view {
 namespace {
 
-constexpr Size hundredth = 100;
 constexpr Size thousandth = 1000;
 
 std::vector<StackUse> by_peak(const std::unordered_map<std::uint32_t, StackUse>& uses) {
@@ -35,24 +34,24 @@ void StackUses::add(const TraceRecord& record) {
   use.allocated += record.other;
   use.at_end += record.other;
   now_ += record.other;
-  // Copying all sums at every new peak would take too long for the little precision gained.
-  if (now_ > kept_peak_ + kept_peak_ / hundredth) is_at_peak_ = true;
+  changed_.insert(record.detail);
 }
 
 void StackUses::ended(const LiveBlock& block, std::uint64_t) {
   const auto found = live_.find(block.address);
   if (found == live_.end()) return;
   keep_peak();
+  changed_.insert(found->second.stack);
   uses_[found->second.stack].at_end -= found->second.stands_for;
   now_ -= found->second.stands_for;
   live_.erase(found);
 }
 
 void StackUses::keep_peak() {
-  if (!is_at_peak_) return;
-  is_at_peak_ = false;
-  kept_peak_ = now_;
-  for (auto& [stack, use] : uses_) use.at_peak = use.at_end;
+  if (now_ <= peak_) return;
+  peak_ = now_;
+  for (const std::uint32_t stack : changed_) uses_[stack].at_peak = uses_[stack].at_end;
+  changed_.clear();
 }
 
 std::unordered_map<std::uint32_t, StackUse> StackUses::by_stack() {

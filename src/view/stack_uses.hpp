@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "view/memory_walk.hpp"
@@ -16,7 +17,7 @@ struct StackUse {
   std::uint32_t stack = 0;
   std::uint64_t samples = 0;
   Size allocated = 0;  // in all
-  Size at_peak = 0;    // live when the sampled bytes were at their peak, within a hundredth
+  Size at_peak = 0;    // live when the sampled bytes were at their peak
   Size at_end = 0;     // never freed
 };
 
@@ -60,8 +61,8 @@ class StackUses final : private MemorySink {
   std::unordered_map<std::uint32_t, StackUse> uses_;              // `at_end` is the current use
   std::unordered_map<std::uint64_t, std::uint32_t> known_later_;  // stacks, by number in samples
   Size now_ = 0;
-  Size kept_peak_ = 0;
-  bool is_at_peak_ = false;  // at a new peak, whose sums are not kept yet
+  Size peak_ = 0;                              // the last one that is kept in `at_peak`
+  std::unordered_set<std::uint32_t> changed_;  // stacks whose use changed since that peak
 };
 
 }  // namespace cuvmm::view

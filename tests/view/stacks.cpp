@@ -70,6 +70,20 @@ TEST(StackUses, GiveASampleTheStackThatBecomesKnownLater) {
   EXPECT_EQ(sorted[0].at_peak, 12 * MiB);
 }
 
+TEST(StackUses, KeepTheExactPeak) {
+  StackUses uses;
+  for (const TraceRecord& record :
+       {allocated(1, 0x1000, 1000 * MiB), sampled(1, 0x1000, 1000 * MiB, 2), freed(2, 0x1000),
+        allocated(3, 0x2000, 1001 * MiB), sampled(3, 0x2000, 1001 * MiB, 3), freed(4, 0x2000)}) {
+    uses.add(record);
+  }
+  const auto sorted = uses.sorted();
+  ASSERT_EQ(sorted.size(), 2u);
+  EXPECT_EQ(sorted[0].stack, 3u);
+  EXPECT_EQ(sorted[0].at_peak, 1001 * MiB);
+  EXPECT_EQ(sorted[1].at_peak, 0u);
+}
+
 TEST(StackUses, IgnoreASampleOfMemoryThatIsNotTheDevices) {
   StackUses uses;
   uses.add(allocated(1, 0x1000, MiB, trace_flag::on_host));
