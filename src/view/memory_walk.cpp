@@ -31,6 +31,12 @@ void MemoryWalk::add(const TraceRecord& record) {
     case TraceEvent::Release:
       release(record);
       break;
+    case TraceEvent::Spill:
+      spill(record);
+      break;
+    case TraceEvent::Fetch:
+      fetch(record);
+      break;
     case TraceEvent::Map:
       sink_.mapped(span_of(record.address, record.size), record.detail == 1 ? record.other : 0,
                    record.time);
@@ -128,6 +134,23 @@ void MemoryWalk::release(const TraceRecord& record) {
   if (chunk == chunks_.end()) return;
   take_physical(chunk->second);
   chunks_.erase(chunk);
+  sink_.counted(sums_, record.time);
+}
+
+// For all devices together, a peer's chunk that holds spilled memory is spilled memory and not
+// physical memory too. Of the peer alone, it is physical memory.
+void MemoryWalk::spill(const TraceRecord& record) {
+  const auto chunk = chunks_.find(record.other);
+  if (device_ || chunk == chunks_.end()) return;
+  take_physical(std::exchange(chunk->second, 0));
+  sink_.counted(sums_, record.time);
+}
+
+void MemoryWalk::fetch(const TraceRecord& record) {
+  const auto chunk = chunks_.find(record.other);
+  if (device_ || chunk == chunks_.end()) return;
+  take_physical(std::exchange(chunk->second, record.size));
+  add_physical(record.size);
   sink_.counted(sums_, record.time);
 }
 

@@ -59,6 +59,8 @@ class MemoryWalk {
   void follow_program_chunks(const TraceRecord& record);
   void create(const TraceRecord& record);
   void release(const TraceRecord& record);
+  void spill(const TraceRecord& record);
+  void fetch(const TraceRecord& record);
   void add_physical(Size bytes) { sums_.physical += bytes; }
   void take_physical(Size bytes);
 

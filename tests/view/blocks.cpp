@@ -94,6 +94,22 @@ const TraceRecord program_releases = of_program({.event = TraceEvent::Release, .
 const TraceRecord program_maps = of_program(mapped(2, somewhere, 2 * MiB, 5));
 const TraceRecord program_unmaps = of_program(unmapped(4, somewhere, 2 * MiB));
 
+TEST(MemoryWalk, CountsMemorySpilledToAPeerAsPhysicalOfThePeerOnly) {
+  const TraceRecord create{
+      .time = 1, .event = TraceEvent::Create, .device = 1, .size = 2 * MiB, .other = 7};
+  TraceRecord spill = create;
+  spill.event = TraceEvent::Spill;
+  TraceRecord fetch = create;
+  fetch.event = TraceEvent::Fetch;
+  EXPECT_EQ(sums_after({create, spill}).physical, 0U);
+  EXPECT_EQ(sums_after({create, spill, fetch}).physical, 2 * MiB);
+  Told told;
+  MemoryWalk peer{told, std::int16_t{1}};
+  peer.add(create);
+  peer.add(spill);
+  EXPECT_EQ(peer.sums().physical, 2 * MiB);
+}
+
 TEST(MemoryWalk, CountsAProgramsChunkUntilItIsReleasedAndUnmapped) {
   const auto physical_after = [](const std::vector<TraceRecord>& records) {
     return sums_after(records).physical;
