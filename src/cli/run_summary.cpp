@@ -66,9 +66,10 @@ void print_one(const std::string& path) {
       memory.spilled_peak_bytes == 0
           ? ""
           : fmt::format(" and {} spilled", print_size(memory.spilled_peak_bytes));
-  line("peak physical",
-       fmt::format("{}{}, {:.1f}% of it used", print_size(memory.physical_peak_bytes), spilled,
-                   100 * memory.utilisation()));
+  const auto used = memory.utilisation();
+  line("peak physical", fmt::format("{}{}, {}", print_size(memory.physical_peak_bytes), spilled,
+                                    used ? fmt::format("{:.1f}% of it used", 100 * *used)
+                                         : "the program manages it itself, its use is not known"));
   line("allocations", fmt::format("{}, {} refused", memory.allocations, memory.failed_allocations));
   const auto counted = [&](TraceEvent event) { return work.of(event).count; };
   if (const auto moves = counted(TraceEvent::Move) + counted(TraceEvent::Compact); moves > 0) {

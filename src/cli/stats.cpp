@@ -82,10 +82,12 @@ nlohmann::json as_json(const view::Recording& trace, const Summary& summary) {
                            {"live_bytes_at_end", memory.live_at_end()},
                            {"live_peak_bytes", memory.live_peak_bytes},
                            {"physical_peak_bytes", memory.physical_peak_bytes},
-                           {"utilisation", memory.utilisation()},
+                           {"utilisation", nullptr},
                            {"spilled_peak_bytes", memory.spilled_peak_bytes},
                            {"dropped_events", trace.health().dropped},
                            {"duration_us", memory.last_time_ns / 1000}};
+  const auto used = memory.utilisation();
+  if (used) object["utilisation"] = *used;
   summary.arenas.add_to(trace.header(), object);
   summary.work.add_to(object);
   summary.clients.add_to(trace.header(), object);
@@ -117,7 +119,8 @@ void print_summary(const view::Recording& trace, const Summary& summary) {
   if (memory.failed_frees > 0) print_line("frees refused", memory.failed_frees);
   print_line("peak of live bytes", print_size(memory.live_peak_bytes));
   print_line("peak of physical bytes", print_size(memory.physical_peak_bytes));
-  print_line("peak utilization", fmt::format("{:.1f}%", 100 * memory.utilisation()));
+  const auto used = memory.utilisation();
+  print_line("peak utilization", used ? fmt::format("{:.1f}%", 100 * *used) : "not known");
   if (memory.spilled_peak_bytes > 0) {
     print_line("peak of spilled bytes", print_size(memory.spilled_peak_bytes));
   }

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "trace/refusals.hpp"
+
 namespace cuvmm::cli {
 
 void TraceSummary::counted(const view::MemorySums& sums, std::uint64_t) {
@@ -14,12 +16,10 @@ void TraceSummary::counted(const view::MemorySums& sums, std::uint64_t) {
 void TraceSummary::add(const TraceRecord& record) {
   ++events;
   last_time_ns = std::max(last_time_ns, record.time);
+  if (is_refused_memory(record)) ++failed_allocations;
   switch (record.event) {
     case TraceEvent::Allocate:
       ++allocations;
-      break;
-    case TraceEvent::AllocateFailed:
-      ++failed_allocations;
       break;
     case TraceEvent::Free:
       if (record.address != 0) ++frees;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "base/size.hpp"
 #include "trace/record.hpp"
@@ -30,9 +31,10 @@ class TraceSummary final : private view::MemorySink {
   Size live_at_end() const { return walk_.sums().requested; }
 
   // The peak of the program's bytes as a share of the peak of the memory that held them: physical
-  // and spilled.
-  double utilisation() const {
+  // and spilled. Nothing if it is not known: the program manages all of its memory itself.
+  std::optional<double> utilisation() const {
     if (backed_peak_bytes_ == 0) return 0;
+    if (live_peak_bytes == 0) return {};
     return static_cast<double>(live_peak_bytes) / static_cast<double>(backed_peak_bytes_);
   }
 

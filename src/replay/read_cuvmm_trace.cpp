@@ -8,23 +8,17 @@
 #include "trace/context_ends.hpp"
 #include "trace/program_chunk_walk.hpp"
 #include "trace/reader.hpp"
+#include "trace/refusals.hpp"
 
 namespace cuvmm::replay {
 namespace {
-
-constexpr std::int16_t out_of_memory = 2;  // CUDA_ERROR_OUT_OF_MEMORY
 
 Kind kind_of(const TraceRecord& record) {
   return (record.flags & trace_flag::stream_ordered) != 0 ? Kind::StreamOrdered : Kind::Blocking;
 }
 
-bool is_refused_request(const TraceRecord& record) {
-  return record.event == TraceEvent::AllocateFailed && record.result == out_of_memory &&
-         is_device_memory(record);
-}
-
 bool is_request(const TraceRecord& record) {
-  return is_refused_request(record) ||
+  return is_refused_memory(record) ||
          (record.event == TraceEvent::Allocate && is_device_memory(record));
 }
 
@@ -78,7 +72,7 @@ Result<ReplayTrace> read_cuvmm_trace(const std::string& path) {
                         .stream = record->stream,
                         .kind = kind_of(*record)});
       if (kind_of(*record) == Kind::Blocking) contexts[record->address] = record->context;
-    } else if (is_refused_request(*record)) {
+    } else if (is_refused_memory(*record)) {
       builder.refuse({.time_us = time_us,
                       .size = record->size,
                       .stream = record->stream,

@@ -46,6 +46,7 @@ std::optional<std::int16_t> ProgramChunkWalk::device_of(const TraceRecord& map) 
 // A chunk that is known and has no memory on the device has come back to it. A chunk that is
 // created elsewhere may come to the device later.
 void ProgramChunkWalk::create(const TraceRecord& record) {
+  if (record.result != 0) return;
   const bool is_elsewhere = (record.flags & trace_flag::on_host) != 0;
   ChunkHandle chunk = record.other != 0 ? named(record.other) : mapped_at(record.address);
   const bool comes_back = chunk != nullptr && !chunk->is_counted && !is_elsewhere;

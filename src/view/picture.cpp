@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/kept_text.hpp"
+#include "trace/refusals.hpp"
 #include "view/lanes.hpp"
 #include "view/mapped_memory.hpp"
 #include "view/occupancy.hpp"
@@ -91,6 +92,7 @@ class Painter final : public MemorySink {
   void refused(const TraceRecord& record) {
     if (record.device != picture_.device) return;
     ++picture_.refusal_count;
+    picture_.largest_refusal = std::max(picture_.largest_refusal, record.size);
     if (picture_.refusals.size() < most_refusals) {
       picture_.refusals.push_back({record.time, record.size});
     }
@@ -293,9 +295,7 @@ Result<Picture> take_picture(Recording& recording, const PictureRequest& request
   while (const TraceRecord* record = recording.next()) {
     painter.before(*record, walk.live());
     walk.add(*record);
-    if (record->event == TraceEvent::AllocateFailed && is_device_memory(*record)) {
-      painter.refused(*record);
-    }
+    if (is_refused_memory(*record)) painter.refused(*record);
     ++picture.events;
     progress.step();
   }

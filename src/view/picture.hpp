@@ -58,6 +58,7 @@ struct Picture {
   std::optional<Size> limit;             // set by VMM_LIMIT
   std::vector<PictureRefusal> refusals;  // the first hundred
   std::uint64_t refusal_count = 0;
+  Size largest_refusal = 0;
   Size requested_peak = 0;
   Size physical_peak = 0;
   std::vector<double> sample_times;    // in columns

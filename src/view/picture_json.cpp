@@ -96,6 +96,7 @@ json as_json(const Picture& picture) {
           {"physical_peak_bytes", picture.physical_peak},
           {"refusals", refusals_of(picture)},
           {"refusal_count", picture.refusal_count},
+          {"largest_refusal_bytes", picture.largest_refusal},
           {"sample_columns", picture.sample_times},
           {"fragmentation", picture.fragmentation},
           {"rounding_waste", picture.rounding_waste},

@@ -124,6 +124,13 @@ class MemoryViz(CliTest):
         self.assertEqual(counts["free_requested"], counts["free_completed"])
         return counts
 
+    def test_free_memory_that_is_not_known_is_left_out(self):
+        events = self.snapshot(frag_trace("monitor"))["device_traces"][0]
+        refused = [event for event in events if event["action"] == "oom"]
+        self.assertTrue(refused)
+        for event in refused:
+            self.assertNotIn("device_free", event)
+
     def test_every_native_block_is_always_inside_a_segment(self):
         counts = self.check(frag_trace("monitor"))
         self.assertEqual(counts["alloc"], counts["free_completed"])

@@ -192,7 +192,7 @@ class Words(CliTest):
         return data.Picture({"command": [], "note": "", "lanes": [], "mode": "", "device": 1,
                              "address_bytes": 0, "requested_peak_bytes": 1 << 20,
                              "physical_peak_bytes": 0, "mapped_bytes": [0], "refusals": [],
-                             "refusal_count": 0, "device_count": 2, **fields})
+                             "refusal_count": 0, "largest_refusal_bytes": 0, "device_count": 2, **fields})
 
     def test_one_of_several_devices_is_named(self):
         self.assertNotIn("device", self.picture(device_count=1).subtitle())
@@ -203,7 +203,7 @@ class Words(CliTest):
         self.assertIn("peak physical 2 MiB", self.picture(physical_peak_bytes=2 << 20).subtitle())
 
     def test_a_refusal_is_shown_even_if_no_memory_was_taken(self):
-        picture = self.picture(requested_peak_bytes=0, refusal_count=1,
+        picture = self.picture(requested_peak_bytes=0, refusal_count=1, largest_refusal_bytes=1 << 30,
                                refusals=[{"time_ns": 0, "asked_bytes": 1 << 30}])
         self.assertTrue(picture.has_timeline)
         self.assertEqual(picture.subtitle(), "device 1 · no device memory was taken · "

@@ -23,6 +23,16 @@ for i in range(30):
     assert cuda.cuMemAllocFromPoolAsync(ctypes.byref(address), size, pool, None) == 0
 """
 
+OWN_CHUNKS = """
+import ctypes, struct
+cuda, context, chunk = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
+assert cuda.cuInit(0) == 0 and cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0
+pinned, none, device = 1, 0, 1
+properties = struct.pack("4i16x", pinned, none, device, 0)
+assert cuda.cuMemCreate(ctypes.byref(chunk), ctypes.c_size_t(32 << 20), properties,
+                        ctypes.c_uint64(0)) == 0
+"""
+
 
 def crc32c(data):
     crc = 0xFFFFFFFF
@@ -69,6 +79,16 @@ class Traces(CliTest):
         self.assertGreater(stats["live_peak_bytes"], stats["physical_peak_bytes"])
         self.assertGreater(stats["utilisation"], 0.5)
         self.assertLessEqual(stats["utilisation"], 1)
+
+    def test_the_use_of_a_programs_own_chunks_is_not_known(self):
+        trace = self.path("chunks.trace")
+        ran = cuvmm("run", "--sim=memory=64M", "--trace", trace, "--", sys.executable, "-c",
+                    OWN_CHUNKS)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        self.assertIn("its use is not known", text(ran.stderr))
+        stats = self.json_of("stats", "--json", trace)
+        self.assertGreaterEqual(stats["physical_peak_bytes"], 32 << 20)
+        self.assertIsNone(stats["utilisation"])
 
     def test_of_many_arenas_only_the_largest_are_listed(self):
         trace = self.path("pools.trace")

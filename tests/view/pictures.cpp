@@ -75,6 +75,34 @@ TEST(Picture, MarksRefusals) {
   EXPECT_EQ(picture.refusals[0].time, 700U);
 }
 
+TEST(Picture, CountsOnlyRequestsThatWereRefusedForLackOfMemory) {
+  const auto refused = [](TraceEvent event, std::int16_t result, Size size) {
+    return TraceRecord{.time = 700,
+                       .event = event,
+                       .flags = trace_flag::native,
+                       .device = 0,
+                       .result = result,
+                       .size = size};
+  };
+  constexpr std::int16_t out_of_memory = 2;
+  constexpr std::int16_t illegal_address = 700;
+  const Picture picture =
+      picture_of({allocated(0, base, MiB), refused(TraceEvent::AllocateFailed, out_of_memory, MiB),
+                  refused(TraceEvent::AllocateFailed, illegal_address, GiB),
+                  refused(TraceEvent::Create, out_of_memory, 2 * MiB), freed(1000, base)});
+  EXPECT_EQ(picture.refusal_count, 1U);
+  EXPECT_EQ(picture.largest_refusal, MiB);
+}
+
+TEST(Picture, KnowsTheLargestRefusalAmongMany) {
+  std::vector<TraceRecord> records{allocated(0, base, MiB)};
+  for (std::uint64_t i = 1; i <= 200; ++i) {
+    records.push_back(
+        {.time = i, .event = TraceEvent::AllocateFailed, .device = 0, .size = i * MiB});
+  }
+  EXPECT_EQ(picture_of(records).largest_refusal, 200 * MiB);
+}
+
 TEST(Picture, SeesFragmentationComeAndGo) {
   std::vector<TraceRecord> records;
   for (std::uint64_t i = 0; i < 64; ++i) records.push_back(allocated(i, base + i * MiB, MiB));

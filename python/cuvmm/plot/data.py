@@ -97,9 +97,8 @@ class Picture:
         if self.has_backing:
             parts.append(f"peak physical {size(self.physical_peak_bytes)}")
         if self.refusal_count:
-            largest = max(refusal["asked_bytes"] for refusal in self.refusals)
             word = "allocation" if self.refusal_count == 1 else "allocations"
-            parts.append(f"{self.refusal_count} {word} refused (largest {size(largest)})")
+            parts.append(f"{self.refusal_count} {word} refused (largest {size(self.largest_refusal_bytes)})")
         elif self.has_memory:
             parts.append("nothing refused")
         return " · ".join(parts)

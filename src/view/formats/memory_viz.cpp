@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "trace/refusals.hpp"
 #include "view/formats/formats.hpp"
 #include "view/formats/pickle.hpp"
 #include "view/memory_walk.hpp"
@@ -42,8 +43,10 @@ class Snapshot final : public MemorySink {
   }
   void refused(const TraceRecord& record) {
     begin_event("oom", record.size, record.stream);
-    pickle_.key("device_free");
-    pickle_.number(record.other);
+    if (record.other != 0) {
+      pickle_.key("device_free");
+      pickle_.number(record.other);
+    }
     pickle_.end_dict();
     pickle_.end_item();
   }
@@ -221,10 +224,7 @@ Result<void> write_memory_viz(Recording& recording, OutputFile& out) {
         if (out.has_failed()) return {};
         snapshot.at(*record);
         walk.add(*record);
-        if (record->event == TraceEvent::AllocateFailed && record->device == device &&
-            is_device_memory(*record)) {
-          snapshot.refused(*record);
-        }
+        if (record->device == device && is_refused_memory(*record)) snapshot.refused(*record);
         if (pickle.size() >= usual_write) out.write(pickle.take());
       }
       TRY(recording.status());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/core.h>
 
+#include "trace/refusals.hpp"
 #include "view/formats/formats.hpp"
 #include "view/memory_walk.hpp"
 
@@ -55,10 +56,7 @@ Result<void> write_rmm_csv(Recording& recording, OutputFile& out) {
   while (const TraceRecord* record = recording.next()) {
     if (out.has_failed()) break;
     walk.add(*record);
-    if (record->event == TraceEvent::AllocateFailed && record->device == device &&
-        is_device_memory(*record)) {
-      log.refused(*record);
-    }
+    if (record->device == device && is_refused_memory(*record)) log.refused(*record);
   }
   return recording.status();
 }
