@@ -34,7 +34,11 @@ class RemapWorld final : public VmmWorld, public BackingLedger {
     first.add(address(place), {}, {std::move(chunk), access});
     ASSERT_OK(first.commit(*this));
     places_ = places;
-    if (access == read_write()) write_word(address(place), static_cast<std::uint32_t>(place + 100));
+    if (access == read_write()) write_word(address(place), word_of(place));
+  }
+  // No other world writes it: a new chunk has what its memory held before.
+  std::uint32_t word_of(Size place) const {
+    return first_word_ + static_cast<std::uint32_t>(place);
   }
   Backing backing(Size place) const {
     const auto found = mapped_.find(place);
@@ -70,6 +74,8 @@ class RemapWorld final : public VmmWorld, public BackingLedger {
     mapped_.erase(places_[at.slot]);
   }
 
+  static inline std::uint32_t worlds_ = 0;
+  const std::uint32_t first_word_ = 100 * ++worlds_;
   std::vector<Size> places_;  // by slot
   std::map<Size, Backing> mapped_;
 };
@@ -102,7 +108,7 @@ TEST_F(RemapTest, ChunksAreExchanged) {
       },
       [](RemapWorld& world) {
         for (const Size place : {0u, 1u, 3u})
-          EXPECT_NE(read_word(world.address(place)), place + 100);
+          EXPECT_NE(read_word(world.address(place)), world.word_of(place));
       });
 }
 
@@ -116,7 +122,7 @@ TEST_F(RemapTest, OneChunkComesBehindSeveralAddresses) {
         }
       },
       [](RemapWorld& world) {
-        for (const Size place : {0u, 1u, 2u}) EXPECT_EQ(read_word(world.address(place)), 104u);
+        for (const Size place : {0u, 1u, 2u}) EXPECT_EQ(read_word(world.address(place)), world.word_of(4));
       });
 }
 
@@ -159,7 +165,7 @@ TEST_F(RemapTest, AccessChangesWithAndWithoutTheChunk) {
       },
       [](RemapWorld& world) {
         EXPECT_EQ(world.backing(0).access, AccessSet::of(0, Access::Read));
-        EXPECT_EQ(read_word(world.address(0)), 100u);
+        EXPECT_EQ(read_word(world.address(0)), world.word_of(0));
         EXPECT_TRUE(world.backing(2).access.is_none());
       });
 }
