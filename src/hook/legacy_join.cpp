@@ -43,12 +43,7 @@ CUresult LegacyJoin::begin() const {
   if (count_ == 0) return CUDA_SUCCESS;
   const Driver& driver = engine_->driver();
   const CUcontext current = current_context(driver);
-  Scheduling::Parts* const scheduled = engine_->scheduling().parts();
   for (std::size_t i = 0; i < count_; ++i) {
-    // Each device has its own queue. A copy across devices is itself never queued.
-    if (scheduled != nullptr && device_of(driver, owners_[i]) != device_of(driver, current)) {
-      scheduled->scheduler.settle_context(owners_[i]);
-    }
     const CUresult answer = follow(current, owners_[i]);
     if (answer != CUDA_SUCCESS) return answer;
   }

@@ -18,12 +18,24 @@ std::uint64_t kind_of(Call call, Size size) {
   return static_cast<std::uint64_t>(call) * 64 + std::bit_width(size) + 1;
 }
 
-bool reaches(const MemoryOfCall& memory, const DispatchMode& mode) {
-  return memory.kind == CopyMemory::Pinned ||
-         (memory.kind == CopyMemory::OnDevice && memory.device == mode.stream->device);
+// On the legacy stream, a copy or set that names another context's memory is also work of that
+// context (LegacyJoin), whose lanes Order does not relate to this one.
+bool is_also_work_of_its_owner(const MemoryOfCall& memory, const DispatchMode& mode) {
+  return mode.stream->kind == StreamKind::Legacy && memory.owner != nullptr &&
+         memory.owner != mode.stream->context;
 }
 
-// Such a copy waits, even if its name says Async (measured).
+bool is_on_device(const MemoryOfCall& memory, const DispatchMode& mode) {
+  return memory.kind <= CopyMemory::Spilled && memory.device == mode.stream->device &&
+         !is_also_work_of_its_owner(memory, mode);
+}
+
+bool reaches(const MemoryOfCall& memory, const DispatchMode& mode) {
+  return memory.kind == CopyMemory::Pinned || is_on_device(memory, mode);
+}
+
+// Such a copy waits, even if its name says Async (measured). Spilled memory is host memory to the
+// driver.
 bool within_host(const MemoryOfCall& one, const MemoryOfCall& other) {
   return one.kind != CopyMemory::OnDevice && other.kind != CopyMemory::OnDevice;
 }
@@ -103,11 +115,8 @@ CUresult set(const Forward<call>& forward, CUdeviceptr address, const SetShape& 
   const DispatchMode mode = dispatch_mode(forward, stream);
   const Request request = mode.request(call, kind_of(call, shape.span), shape.span);
   Engine& engine = forward.engine();
-  const auto is_on_device = [&] {
-    const MemoryOfCall memory = look_up(engine, address, shape.span, Touch::Write);
-    return memory.kind == CopyMemory::OnDevice && memory.device == mode.stream->device;
-  };
-  const bool later = mode.is_open_to_queue && shape.is_valid && is_on_device();
+  const bool later = mode.is_open_to_queue && shape.is_valid &&
+                     is_on_device(look_up(engine, address, shape.span, Touch::Write), mode);
   return later ? queue_as_it_is(mode, request, forward, arguments...)
                : make_in_turn(mode, request, forward, arguments...);
 }
@@ -172,14 +181,14 @@ CUVMM_SCHEDULE(cuMemcpyDtoD_v2, CUdeviceptr to, CUdeviceptr from, size_t size) {
   const Request request =
       mode.request(Call::cuMemcpyDtoD_v2, kind_of(Call::cuMemcpyDtoD_v2, size), size);
   Engine& engine = forward.engine();
-  const auto is_on_device = [&](CUdeviceptr address, Touch how) {
-    const MemoryOfCall memory = look_up(engine, address, size, how);
-    return memory.kind == CopyMemory::OnDevice && memory.device == mode.stream->device;
+  const auto can_be_queued = [&] {
+    const MemoryOfCall target = look_up(engine, to, size, Touch::Write);
+    const MemoryOfCall source = look_up(engine, from, size, Touch::Read);
+    return is_on_device(target, mode) && is_on_device(source, mode) && !within_host(target, source);
   };
-  const bool later =
-      mode.is_open_to_queue && is_on_device(to, Touch::Write) && is_on_device(from, Touch::Read);
-  return later ? queue_as_it_is(mode, request, forward, to, from, size)
-               : make_in_turn(mode, request, forward, to, from, size);
+  return mode.is_open_to_queue && can_be_queued()
+             ? queue_as_it_is(mode, request, forward, to, from, size)
+             : make_in_turn(mode, request, forward, to, from, size);
 }
 
 CUVMM_SCHEDULE(cuMemcpy, CUdeviceptr to, CUdeviceptr from, size_t size) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "hook/scheduled/memory_of_call.hpp"
 #include "hook/scheduled/queued_calls.hpp"
 
 namespace cuvmm::hook {
@@ -67,6 +68,11 @@ DispatchMode dispatch_mode(Engine& engine, StreamName name) {
                           mode.stream->kind != StreamKind::PerThread &&
                           !mode.scheduler().failures().is_any_context_lost();
   return mode;
+}
+
+void settle_owner(Engine& engine, const DispatchMode& mode, CUdeviceptr named) {
+  const CUcontext owner = owner_of(engine, named);
+  if (owner != nullptr && owner != mode.stream->context) mode.scheduler().settle_context(owner);
 }
 
 void settle_for(Engine& engine, Call call) {

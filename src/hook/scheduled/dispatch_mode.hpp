@@ -13,6 +13,7 @@
 #pragma once
 
 #include "driver/current_context.hpp"
+#include "hook/named_memory.hpp"
 #include "hook/serve.hpp"
 
 namespace cuvmm::hook {
@@ -100,9 +101,25 @@ CUresult make_directly(const DispatchMode& mode, EventOfCall of_event, const For
   return answer;
 }
 
+// On the legacy stream, a copy or set is also work of another context whose memory it names
+// (LegacyJoin): issues everything queued there first.
+void settle_owner(Engine& engine, const DispatchMode& mode, CUdeviceptr named);
+template <class... Arguments>
+void settle_owners(Engine& engine, const DispatchMode& mode, Arguments... arguments) {
+  if (mode.stream == nullptr || mode.stream->kind != StreamKind::Legacy) return;
+  const auto settle = [&](CUdeviceptr named) {
+    settle_owner(engine, mode, named);
+    return false;
+  };
+  static_cast<void>(NamedMemory{AddressVisitor{settle}}.any_of(arguments...));
+}
+
 template <Call call, class... Arguments>
 CUresult make_in_turn(const DispatchMode& mode, Request request, const Forward<call>& forward,
                       Arguments... arguments) {
+  if constexpr (copies_or_sets(info(call).name)) {
+    settle_owners(forward.engine(), mode, arguments...);
+  }
   if (mode.client == nullptr || mode.stream == nullptr) {
     return make_directly(mode, {request.event, request.event_use}, forward, arguments...);
   }

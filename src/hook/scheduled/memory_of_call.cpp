@@ -9,7 +9,7 @@
 namespace cuvmm::hook {
 namespace {
 
-// Access to mapped memory is granted in granules of at least this size.
+// Access to mapped memory is granted, and memory is spilled, in granules of at least this size.
 constexpr Size granule = 2 * MiB;
 constexpr Size most_granules_asked = 16;
 
@@ -30,6 +30,25 @@ bool is_open_to(const Driver& driver, int device, CUdeviceptr address, Size size
   return is_open(last);
 }
 
+// The driver knows where the chunks lie, whatever the program is told. Large ranges are not asked
+// about granule by granule.
+bool may_be_on_host(Engine& engine, CUdeviceptr address, Size size) {
+  const SpillTo to = engine.options().spill.to;
+  if (to != SpillTo::Host && to != SpillTo::Auto) return false;
+  if (size > most_granules_asked * granule) return true;
+  const auto is_on_host = [&](CUdeviceptr at) {
+    unsigned type = 0;
+    return engine.driver().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at) !=
+               CUDA_SUCCESS ||
+           type == CU_MEMORYTYPE_HOST;
+  };
+  const CUdeviceptr last = address + (size != 0 ? size - 1 : 0);
+  for (CUdeviceptr at = address; at < last; at = (at / granule + 1) * granule) {
+    if (is_on_host(at)) return true;
+  }
+  return is_on_host(last);
+}
+
 }  // namespace
 
 MemoryOfCall look_up(Engine& engine, CUdeviceptr address, Size size, Touch how) {
@@ -38,7 +57,11 @@ MemoryOfCall look_up(Engine& engine, CUdeviceptr address, Size size, Touch how) 
     if (const auto held = serving->memory.find(address)) {
       if ((held->pins & pin::sync_memops) != 0) return {};
       const bool fits = size <= held->granted - (address - held->address);
-      return fits ? MemoryOfCall{CopyMemory::OnDevice, held->device} : MemoryOfCall{};
+      if (!fits) return {};
+      const bool is_spilled = may_be_on_host(engine, address, size);
+      const ContextMemory* const owner = held->context_memory();
+      return {is_spilled ? CopyMemory::Spilled : CopyMemory::OnDevice, held->device,
+              owner != nullptr ? owner->context() : nullptr};
     }
   }
   unsigned type = 0;
@@ -61,13 +84,31 @@ MemoryOfCall look_up(Engine& engine, CUdeviceptr address, Size size, Touch how) 
   };
   // Mapped memory does not have the last attribute.
   if (!has_told(8) && !has_told(7)) return {};
-  if (type == 0) return {CopyMemory::Pageable, -1};
+  if (type == 0) return {CopyMemory::Pageable};
   if (is_managed != 0 || address < begin || size > begin + length - address) return {};
-  if (type == CU_MEMORYTYPE_HOST) return {CopyMemory::Pinned, -1};
+  if (type == CU_MEMORYTYPE_HOST) return {CopyMemory::Pinned};
   if (type != CU_MEMORYTYPE_DEVICE || is_waited_for != 0) return {};
   const bool is_mapped_by_program = context == nullptr && pool == nullptr;
   if (is_mapped_by_program && !is_open_to(driver, device, address, size, how)) return {};
-  return {CopyMemory::OnDevice, device};
+  return {CopyMemory::OnDevice, device, pool == nullptr ? context : nullptr};
+}
+
+CUcontext owner_of(Engine& engine, CUdeviceptr address) {
+  if (Serving* serving = engine.serving()) {
+    if (const auto held = serving->memory.find(address)) {
+      const ContextMemory* const owner = held->context_memory();
+      return owner != nullptr ? owner->context() : nullptr;
+    }
+  }
+  unsigned type = 0;
+  CUcontext context = nullptr;
+  CUmemoryPool pool = nullptr;
+  CUpointer_attribute asked[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_CONTEXT,
+                                 CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE};
+  void* answers[] = {&type, &context, &pool};
+  const bool is_known = address != 0 && engine.driver().cuPointerGetAttributes(
+                                            3, asked, answers, address) == CUDA_SUCCESS;
+  return is_known && type == CU_MEMORYTYPE_DEVICE && pool == nullptr ? context : nullptr;
 }
 
 bool stage(void* to, const void* from, Size size) {

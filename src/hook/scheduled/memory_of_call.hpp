@@ -8,6 +8,7 @@ namespace cuvmm::hook {
 // The kind of memory that a copy or set names, which decides whether the call can be deferred.
 enum class CopyMemory : std::uint8_t {
   OnDevice,   // on one device, within one allocation
+  Spilled,    // the same, but at least partly in host memory
   Pinned,     // host memory known to the driver
   Pageable,   // host memory unknown to the driver
   Elsewhere,  // managed, SYNC_MEMOPS, or invalid: the driver decides
@@ -15,12 +16,16 @@ enum class CopyMemory : std::uint8_t {
 struct MemoryOfCall {
   CopyMemory kind = CopyMemory::Elsewhere;
   int device = -1;
+  CUcontext owner = nullptr;  // of blocking memory; nullptr for any other
 };
 enum class Touch : std::uint8_t { Read, Write };
 MemoryOfCall look_up(Engine& engine, CUdeviceptr address, Size size, Touch how);
 inline MemoryOfCall look_up(Engine& engine, const void* host, Size size, Touch how) {
   return look_up(engine, reinterpret_cast<CUdeviceptr>(host), size, how);
 }
+
+// The context that owns the blocking memory at this address; nullptr if there is none.
+CUcontext owner_of(Engine& engine, CUdeviceptr address);
 
 // Copies from pageable memory; returns false if it cannot be read. A pointer declared as host
 // memory is read directly. Any other address may have no memory yet, such as the allocation of a
