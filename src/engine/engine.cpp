@@ -77,7 +77,7 @@ DriverSource& driver_source() {
 Engine::Engine(const Driver& driver, Options options)
     : driver_(driver),
       options_(std::move(options)),
-      scheduling_(driver_, captures_, options_),
+      scheduling_(driver_, captures_, legacy_barrier_, options_),
       tenancy_(Tenancy::of(*this, options_)),
       serving_(options_.mode == Mode::Vmm
                    ? std::make_unique<Serving>(

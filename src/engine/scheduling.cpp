@@ -36,17 +36,17 @@ ScheduleSettings settings_of(const Options& options) {
 
 }  // namespace
 
-Scheduling::Parts::Parts(const Driver& driver, const Captures& captures,
+Scheduling::Parts::Parts(const Driver& driver, const Captures& captures, LegacyBarrier& legacy,
                          const ScheduleSettings& settings)
-    : streams(driver),
-      marks(driver, captures, streams, &begin_issuing_thread),
+    : streams(driver, &legacy),
+      marks(driver, captures, streams, legacy, &begin_issuing_thread),
       kernels(driver),
       scheduler(marks, settings) {}
 
 // Two threads may both create them; the first to publish wins.
 Scheduling::Parts& Scheduling::ready_parts() {
   if (Parts* known = parts()) return *known;
-  auto* mine = new Parts{driver_, captures_, settings_of(options_)};
+  auto* mine = new Parts{driver_, captures_, legacy_, settings_of(options_)};
   Parts* nobodys = nullptr;
   if (parts_.compare_exchange_strong(nobodys, mine, std::memory_order_acq_rel)) {
     static constinit AtExit parks{&park_at_exit};

@@ -15,7 +15,8 @@ class Scheduling {
  public:
   // Everything that scheduling needs. Never destroyed, since threads may be inside it.
   struct Parts {
-    Parts(const Driver& driver, const Captures& captures, const ScheduleSettings& settings);
+    Parts(const Driver& driver, const Captures& captures, LegacyBarrier& legacy,
+          const ScheduleSettings& settings);
 
     StreamTable streams;
     EventMarks marks;
@@ -24,8 +25,9 @@ class Scheduling {
     Scheduler scheduler;
   };
 
-  Scheduling(const Driver& driver, const Captures& captures, const Options& options)
-      : driver_(driver), captures_(captures), options_(options) {}
+  Scheduling(const Driver& driver, const Captures& captures, LegacyBarrier& legacy,
+             const Options& options)
+      : driver_(driver), captures_(captures), legacy_(legacy), options_(options) {}
 
   // Checked by every call of the program.
   bool is_on() const { return on_.load(std::memory_order_acquire); }
@@ -76,6 +78,7 @@ class Scheduling {
  private:
   const Driver& driver_;
   const Captures& captures_;
+  LegacyBarrier& legacy_;
   const Options& options_;
   std::atomic<bool> on_{false};
   std::atomic<bool> has_ended_{false};

@@ -45,6 +45,7 @@ void EventMarks::give_back(CUcontext context, CUevent event) {
 CUevent EventMarks::record(const Batch& batch) {
   const Captures::CaptureBlock held_off{captures_};
   if (!held_off.none_is_seen()) return nullptr;
+  if (batch.handle == CU_STREAM_LEGACY && legacy_.has_blocking_streams()) return nullptr;
   const InContext in_context{driver_, batch.context};
   if (!in_context.ok()) return nullptr;
   CUevent event = take(batch.context);
@@ -55,10 +56,14 @@ CUevent EventMarks::record(const Batch& batch) {
 }
 
 // Skips streams that are ending: the call that ends one waits for its marks, but not indefinitely.
+// On a legacy stream that orders others, an event would be a barrier that the program did not ask
+// for: the calls before it may have given that stream no work.
 bool EventMarks::record(CUevent event, const Batch& batch) const {
   const StreamTable::Staying staying{streams_};
+  const LegacyBarrier::Alone alone{legacy_};
   const StreamState* stream = streams_.by_id(batch.stream);
   return stream != nullptr && !stream->ended.load() && !stream->context_ends.load() &&
+         (stream->kind != StreamKind::Legacy || alone.is_alone()) &&
          driver_.cuEventRecord(event, batch.handle) == CUDA_SUCCESS;
 }
 

@@ -7,6 +7,7 @@
 #include "base/lock.hpp"
 #include "sched/driver_side.hpp"
 #include "stream/captures.hpp"
+#include "stream/legacy_barrier.hpp"
 #include "stream/stream_table.hpp"
 
 namespace cuvmm {
@@ -16,8 +17,12 @@ class EventMarks final : public DriverSide {
  public:
   // `begin_thread` registers the calling thread as an internal one.
   EventMarks(const Driver& driver, const Captures& captures, const StreamTable& streams,
-             void (*begin_thread)())
-      : driver_(driver), captures_(captures), streams_(streams), begin_thread_(begin_thread) {}
+             LegacyBarrier& legacy, void (*begin_thread)())
+      : driver_(driver),
+        captures_(captures),
+        streams_(streams),
+        legacy_(legacy),
+        begin_thread_(begin_thread) {}
 
   void thread_begins() override;
   void make_current(CUcontext context) override;
@@ -40,6 +45,7 @@ class EventMarks final : public DriverSide {
   const Driver& driver_;
   const Captures& captures_;
   const StreamTable& streams_;
+  LegacyBarrier& legacy_;
   void (*const begin_thread_)();
 
   struct OfContext {

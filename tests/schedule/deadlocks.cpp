@@ -3,6 +3,8 @@
 // finishes within its own time limit, or the process is ended.
 #include <sys/wait.h>
 
+#include <functional>
+
 #include "schedule/schedule_world.hpp"
 
 namespace cuvmm::test {
@@ -58,6 +60,29 @@ TEST_P(Deadlock, NoneByAValueThatALaterCallOfTheSameClientWrites) {
   ASSERT_CUDA(hooked().cuStreamWriteValue32(two, value.address(), 1, 0));
   ASSERT_CUDA(hooked().cuStreamSynchronize(one));
   EXPECT_EQ(value.get(), 2U);
+}
+
+// The copy copies nothing, so it is no barrier; nor may a mark of the scheduler's behind it be one.
+TEST_P(Deadlock, NoneByAnEmptyCopyOnTheLegacyStream) {
+  const GivenClient client{"client"};
+  const HookedStream waits{CU_STREAM_DEFAULT};
+  const HookedStream writes{CU_STREAM_DEFAULT};
+  HostFlag value;
+  CUdeviceptr memory = 0;
+  GIVEN(hooked().cuMemAlloc(&memory, 4));
+  std::uint32_t word = 0;
+  client.bind();
+  for (const auto& copy :
+       {std::function{
+            [&] { return hooked().cuMemcpyHtoDAsync(memory, &word, 0, nullptr); }},  // queued
+        std::function{[&] { return hooked().cuMemcpyHtoD(memory, &word, 0); }}}) {   // in turn
+    value.set(0);
+    ASSERT_CUDA(hooked().cuStreamWaitValue32(waits, value.address(), 1, CU_STREAM_WAIT_VALUE_GEQ));
+    ASSERT_CUDA(copy());
+    ASSERT_CUDA(hooked().cuStreamWriteValue32(writes, value.address(), 1, 0));
+    ASSERT_CUDA(hooked().cuStreamSynchronize(waits));
+  }
+  EXPECT_CUDA(hooked().cuMemFree(memory));
 }
 
 // By the legacy rule the allocation waits for the gate, and later work of blocking streams for the

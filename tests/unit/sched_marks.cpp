@@ -17,15 +17,17 @@ class Marks : public DriverContract {
     EXPECT_CUDA(driver().cuStreamDestroy(stream_));
     DriverContract::TearDown();
   }
-  Batch batch() {
-    return {.context = primary(), .stream = streams_.find({stream_})->id, .handle = stream_};
+  Batch batch() { return batch_on(stream_); }
+  Batch batch_on(CUstream stream) {
+    return {.context = primary(), .stream = streams_.find({stream})->id, .handle = stream};
   }
   std::uint64_t records() const { return watched_.count_of("cuEventRecord"); }
 
   const FaultyDriver watched_{driver()};
   Captures captures_;
-  StreamTable streams_{driver()};
-  EventMarks marks_{watched_, captures_, streams_, [] {}};
+  LegacyBarrier legacy_;
+  StreamTable streams_{driver(), &legacy_};
+  EventMarks marks_{watched_, captures_, streams_, legacy_, [] {}};
   CUstream stream_ = nullptr;
 };
 
@@ -35,6 +37,20 @@ TEST_F(Marks, AreSetInALiveStream) {
   EXPECT_TRUE(marks_.mark_end(between));
   EXPECT_EQ(records(), 2U);
   marks_.drop(between);
+}
+
+TEST_F(Marks, AreSetInALegacyStreamOnlyIfItOrdersNoOther) {
+  Batch alone = batch_on(CU_STREAM_LEGACY);
+  EXPECT_TRUE(marks_.mark_begin(alone));
+  EXPECT_TRUE(marks_.mark_end(alone));
+  marks_.drop(alone);
+  CUstream blocking = nullptr;
+  GIVEN(driver().cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+  streams_.stream_began(blocking);
+  Batch beside = batch_on(CU_STREAM_LEGACY);
+  EXPECT_FALSE(marks_.mark_begin(beside));
+  EXPECT_EQ(records(), 2U);
+  EXPECT_CUDA(driver().cuStreamDestroy(blocking));
 }
 
 TEST_F(Marks, AreNotSetInAStreamThatHasEnded) {
