@@ -299,6 +299,38 @@ TEST_F(Semantics, LaunchesWithClustersAreQueuedOnceTheDriverHasTakenOne) {
   EXPECT_CUDA(hooked().cuMemFree(address));
 }
 
+// Otherwise the queued wait would wait for the launch.
+TEST_F(Semantics, ALaunchThatRecordsAnEventComesAfterQueuedWaitsForIt) {
+  scheduling().set_policy(Schedule::Priority);
+  const GivenClient urgent{"urgent", 5};
+  const HookedStream stream;
+  const HookedStream other;
+  CUevent event = nullptr;
+  ASSERT_CUDA(hooked().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  ASSERT_CUDA(hooked().cuEventRecord(event, other));
+  Held held;
+  ASSERT_CUDA(hooked().cuLaunchHostFunc(stream, &Held::wait, &held));
+  for (int i = 0; i < 300; ++i) {  // more than may be in flight
+    ASSERT_CUDA(launch_hooked(kernels_.spin, stream.get(), std::uint64_t{0}));
+  }
+  ASSERT_CUDA(hooked().cuStreamWaitEvent(stream, event, 0));
+  urgent.bind();
+  std::uint64_t nanoseconds = 0;
+  void* parameters[] = {&nanoseconds};
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
+  attribute.value.programmaticEvent.event = event;
+  CUlaunchConfig config = one_thread_on(other);
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  // The simulated driver refuses the attribute.
+  static_cast<void>(hooked().cuLaunchKernelEx(&config, kernels_.spin, parameters, nullptr));
+  EXPECT_TRUE(client_.get().lane(0)->is_empty());
+  held.goes_on = true;
+  EXPECT_CUDA(hooked().cuStreamSynchronize(stream));
+  EXPECT_CUDA(hooked().cuEventDestroy(event));
+}
+
 TEST_F(Semantics, TurningOffLosesNothing) {
   CUdeviceptr memory = 0;
   ASSERT_CUDA(hooked().cuMemAlloc(&memory, 4));

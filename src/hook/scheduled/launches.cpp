@@ -134,6 +134,20 @@ Attributes mean(const CUlaunchConfig& config) {
   return all;
 }
 
+// Visits the events that the launch itself records.
+template <class Visit>
+void for_each_event(const CUlaunchConfig& config, const Visit& visit) {
+  if (config.attrs == nullptr) return;
+  for (unsigned i = 0; i < config.numAttrs; ++i) {
+    const CUlaunchAttribute& attribute = config.attrs[i];
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) {
+      visit(attribute.value.programmaticEvent.event);
+    } else if (attribute.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) {
+      visit(attribute.value.launchCompletionEvent.event);
+    }
+  }
+}
+
 // A hash of everything that the driver checks before it accepts a launch with clusters.
 std::uint64_t number_of(const CUlaunchConfig& config, CUfunction function, const Shape& shape,
                         int device) {
@@ -242,8 +256,17 @@ CUVMM_SCHEDULE(cuLaunchKernelEx, const CUlaunchConfig* config, CUfunction functi
                     {config->blockDimX, config->blockDimY, config->blockDimZ},
                     config->sharedMemBytes};
   const Request request = mode.request(Call::cuLaunchKernelEx, kind_of(function, shape));
+  // Queued waits for an event's last record come before a launch that records it again.
   const auto asks_driver = [&] {
-    return make_in_turn(mode, request, forward, config, function, given, extra);
+    Scheduler& scheduler = mode.scheduler();
+    for_each_event(*config, [&](CUevent event) { scheduler.settle_event(event, true); });
+    const CUresult answer = make_in_turn(mode, request, forward, config, function, given, extra);
+    if (answer == CUDA_SUCCESS && mode.stream != nullptr) {
+      for_each_event(*config, [&](CUevent event) {
+        scheduler.event_recorded_directly(event, mode.stream->context);
+      });
+    }
+    return answer;
   };
   const Attributes attributes_mean = mean(*config);
   if (!mode.is_open_to_queue || attributes_mean == Attributes::Others) return asks_driver();
