@@ -13,7 +13,7 @@ namespace cuvmm {
 void Failures::add(const Request& request, CUresult answer) {
   CUVMM_LOG(Info, "scheduler: %s was refused when it was issued (CUDA error %d)",
             info(request.call).symbol, static_cast<int>(answer));
-  if (is_sticky(answer)) context_is_lost();
+  if (is_sticky(answer)) context_is_lost(request.context);
   const StreamId stream = request.stream != nullptr ? request.stream->id : no_stream;
   const Holding holding{lock_};
   const bool known = std::any_of(failures_.begin(), failures_.end(), [&](const Failure& failure) {
@@ -45,9 +45,17 @@ CUresult Failures::take_of_context(CUcontext context) {
   return take([&](const Failure& failure) { return failure.context == context; });
 }
 
+void Failures::context_is_lost(CUcontext context) {
+  const Holding holding{lock_};
+  if (std::find(lost_.begin(), lost_.end(), context) == lost_.end()) lost_.push_back(context);
+  any_lost_.store(true, std::memory_order_release);
+}
+
 void Failures::context_ended(CUcontext context) {
   static_cast<void>(take_of_context(context));
-  any_lost_.store(false, std::memory_order_release);
+  const Holding holding{lock_};
+  std::erase(lost_, context);
+  any_lost_.store(!lost_.empty(), std::memory_order_release);
 }
 
 }  // namespace cuvmm

@@ -20,8 +20,9 @@ class Failures {
   CUresult take_of_context(CUcontext context);
   void context_ended(CUcontext context);
 
-  // A context is lost: from now on the driver itself answers every call.
-  void context_is_lost() { any_lost_.store(true, std::memory_order_release); }
+  // The driver has reported a sticky error. Until the context has ended, the driver itself answers
+  // every call.
+  void context_is_lost(CUcontext context);
   bool is_any_context_lost() const { return any_lost_.load(std::memory_order_acquire); }
 
  private:
@@ -37,6 +38,7 @@ class Failures {
   std::atomic<bool> any_lost_{false};
   Lock lock_{LockOrder::Failures};  // guards what follows
   std::vector<Failure> failures_;
+  std::vector<CUcontext> lost_;
 };
 
 }  // namespace cuvmm

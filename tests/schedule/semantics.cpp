@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What answers a scheduled program gets, and when.
+#include <array>
+#include <functional>
+
 #include "schedule/schedule_world.hpp"
 
 namespace cuvmm::test {
@@ -201,6 +204,52 @@ TEST_F(Semantics, AStickyErrorIsReportedByTheWaitAndAllLaterCalls) {
   EXPECT_ANSWER(CUDA_ERROR_ILLEGAL_ADDRESS, hooked().cuCtxSynchronize_v2000());
   hooked().cuCtxDestroy(context);
   context_.make_current();
+}
+
+// By whichever call the program learns of the error; and the end of another context repairs
+// nothing.
+TEST_F(Semantics, NothingIsQueuedOnceAnyCallHasReportedAStickyError) {
+  using Report = std::function<CUresult(CUdeviceptr, CUevent)>;
+  const auto reports = std::to_array<Report>({
+      [](CUdeviceptr memory, CUevent) {
+        std::uint32_t word = 0;
+        return hooked().cuMemcpyDtoH(&word, memory, 4);
+      },
+      [](CUdeviceptr, CUevent event) { return hooked().cuEventSynchronize(event); },
+      [](CUdeviceptr, CUevent event) {
+        CUresult answer = CUDA_ERROR_NOT_READY;
+        while (answer == CUDA_ERROR_NOT_READY) answer = hooked().cuEventQuery(event);
+        return answer;
+      },
+      [](CUdeviceptr memory, CUevent) { return hooked().cuMemFree(memory); },
+  });
+  for (const Report& report : reports) {
+    CUcontext unrelated = nullptr;
+    CUcontext lost = nullptr;
+    ASSERT_CUDA(hooked().cuCtxCreate_v3020(&unrelated, 0, 0));
+    ASSERT_CUDA(hooked().cuCtxCreate_v3020(&lost, 0, 0));
+    CUmodule module = nullptr;
+    CUfunction fill = nullptr;
+    CUstream stream = nullptr;
+    CUevent event = nullptr;
+    CUdeviceptr memory = 0;
+    ASSERT_CUDA(hooked().cuModuleLoadData(&module, kernels_ptx()));
+    ASSERT_CUDA(hooked().cuModuleGetFunction(&fill, module, "fill"));
+    ASSERT_CUDA(hooked().cuMemAlloc(&memory, 4));
+    ASSERT_CUDA(hooked().cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    ASSERT_CUDA(hooked().cuEventCreate(&event, CU_EVENT_DEFAULT));
+    EXPECT_CUDA(launch_hooked(fill, stream, std::uint64_t{0x1000}, 1u, 1u));
+    EXPECT_CUDA(hooked().cuEventRecord(event, stream));
+    EXPECT_ANSWER(CUDA_ERROR_ILLEGAL_ADDRESS, report(memory, event));
+    EXPECT_ANSWER(CUDA_ERROR_ILLEGAL_ADDRESS,
+                  launch_hooked(fill, stream, std::uint64_t{memory}, 1u, 1u));
+    EXPECT_CUDA(hooked().cuCtxDestroy(unrelated));
+    EXPECT_CUDA(hooked().cuCtxSetCurrent(lost));
+    EXPECT_ANSWER(CUDA_ERROR_ILLEGAL_ADDRESS,
+                  launch_hooked(fill, stream, std::uint64_t{memory}, 1u, 1u));
+    hooked().cuCtxDestroy(lost);
+    context_.make_current();
+  }
 }
 
 TEST_F(Semantics, ACaptureRecordsTheWorkOfItsStream) {

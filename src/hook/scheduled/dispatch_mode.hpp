@@ -161,7 +161,9 @@ template <Call call, class... Arguments>
   Engine& engine = forward.engine();
   if (engine.scheduling().is_on()) [[unlikely]] {
     if constexpr (is_scheduled<call>) {
-      return ScheduledBody<call>::own()(forward, arguments...);
+      const CUresult answer = ScheduledBody<call>::own()(forward, arguments...);
+      if (answer != CUDA_SUCCESS) note_refusal(engine, answer);  // also one from cuvmm's own waits
+      return answer;
     } else {
       settle_for(engine, call);
     }

@@ -11,9 +11,7 @@ Scheduling::Parts& parts_of(Engine& engine) {
   return *engine.scheduling().parts();
 }
 
-// After a sticky error, the driver reports it for every later call itself.
-CUresult or_else(Failures& failures, CUresult answer, CUresult failed_before) {
-  if (is_sticky(answer)) failures.context_is_lost();
+CUresult or_else(CUresult answer, CUresult failed_before) {
   return answer == CUDA_SUCCESS ? failed_before : answer;
 }
 
@@ -78,7 +76,7 @@ CUresult wait_for_context(const Forward<call>& forward, CUcontext context, Argum
   Scheduler& scheduler = parts_of(forward.engine()).scheduler;
   scheduler.settle_context(context);
   const CUresult answer = make_now(forward, arguments...);
-  return or_else(scheduler.failures(), answer, scheduler.failures().take_of_context(context));
+  return or_else(answer, scheduler.failures().take_of_context(context));
 }
 
 // Work queued earlier on any stream of the context could affect the capture, so it is issued first.
@@ -189,7 +187,7 @@ CUVMM_SCHEDULE(cuStreamSynchronize, CUstream stream) {
   mode.scheduler().settle_stream(*mode.stream);
   Failures& failures = mode.scheduler().failures();
   const CUresult answer = make_now(forward, stream);
-  return or_else(failures, answer, failures.take_of_stream(mode.stream->id));
+  return or_else(answer, failures.take_of_stream(mode.stream->id));
 }
 CUVMM_SCHEDULE(cuStreamQuery, CUstream stream) {
   const DispatchMode mode = dispatch_mode(forward, stream);
@@ -198,7 +196,7 @@ CUVMM_SCHEDULE(cuStreamQuery, CUstream stream) {
   Failures& failures = mode.scheduler().failures();
   const CUresult answer = make_now(forward, stream);
   if (answer == CUDA_ERROR_NOT_READY) return answer;
-  return or_else(failures, answer, failures.take_of_stream(mode.stream->id));
+  return or_else(answer, failures.take_of_stream(mode.stream->id));
 }
 CUVMM_SCHEDULE(cuCtxSynchronize) {
   return wait_for_context(forward, current_context(forward.engine().driver()));
