@@ -24,6 +24,7 @@ struct Batch {
   std::uint64_t estimate_ns = 0;
   std::uint64_t kind = 0;  // of all its operations; 0 if they differ
   std::uint64_t began_at = 0;
+  std::uint64_t queued_to = 0;  // where its end is in LaunchQueues; 0 if unknown
 };
 
 // What the scheduler needs of the driver, apart from the calls that it issues. Tests substitute

@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::uint64_t look_every_ns = 20'000;
 constexpr std::uint32_t looks_before_sleep = 200;
+constexpr std::uint64_t calls_of_a_turn = 3;  // the caller's own, and two marks
 constexpr std::uint64_t longest_to_keep_order_ns = 2'000'000'000;
 
 }  // namespace
@@ -219,10 +220,12 @@ void Issuer::issue(LaneState& state, std::uint64_t now) {
   lane.client().count_issued(queued);
   if (request.issued_by == IssuedBy::Caller) {
     close_batch();
+    queues_.submitted(request.stream->id, calls_of_a_turn);
     caller_begins();
   } else {
     if (current_ != request.context) side_.make_current(current_ = request.context);
     join_batch(state, request, estimate, now);
+    if (request.stream != nullptr) queues_.submitted(request.stream->id);
     call_since_.store(now, std::memory_order_relaxed);
     call_.store(static_cast<std::uint32_t>(request.call), std::memory_order_release);
     const CUresult answer = operation.action.make();

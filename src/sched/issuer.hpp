@@ -9,6 +9,7 @@
 #include "sched/driver_side.hpp"
 #include "sched/failures.hpp"
 #include "sched/lane_state.hpp"
+#include "sched/launch_queues.hpp"
 #include "sched/policy.hpp"
 #include "sched/settings.hpp"
 
@@ -79,6 +80,7 @@ class Issuer {
   LaneState* decide(std::uint64_t now);
   LaneState* first_needed_by(LaneState& state);
   bool is_ready(const Operation& operation) const;
+  bool has_room_for(const LaneState& state, const Operation& operation);
   bool keeps_pace(LaneState& state, std::uint64_t now);
   bool has_stalled(const LaneState& state, std::uint64_t now) const;
   bool has_stalled_beside_others(const LaneState& state, std::uint64_t now) const;
@@ -93,6 +95,7 @@ class Issuer {
                   std::uint64_t now);
   void close_batch();
   void drop_batch();
+  void mark_queue(const LaneState& state, const StreamState& stream);
   bool may_grow(std::uint64_t now) const;
   void look_at_device(std::uint64_t now);
   void is_done(Batch& batch, std::uint64_t ran, std::uint64_t now);
@@ -134,6 +137,7 @@ class Issuer {
   std::vector<Candidate> candidates_;
   std::deque<Batch> flying_;
   Batch batch_;  // open if it has a lane
+  LaunchQueues queues_;
   CUcontext current_ = nullptr;
   std::uint32_t in_flight_ = 0;
   bool is_paced_ = false;  // whether the last choice was paced by the work of all lanes

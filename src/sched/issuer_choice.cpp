@@ -49,10 +49,19 @@ bool Issuer::is_ready(const Operation& operation) const {
                      [](const QueuePosition& position) { return position.is_issued(); });
 }
 
+// Operations are counted to the last mark of their stream, so a full stream without one gets one.
+bool Issuer::has_room_for(const LaneState& state, const Operation& operation) {
+  const StreamState* const stream = operation.request.stream;
+  if (stream == nullptr || !queues_.is_nearly_full(stream->id)) return true;
+  if (batch_.lane != nullptr && batch_.stream == stream->id) close_batch();
+  if (!is_in_flight(stream->id)) mark_queue(state, *stream);
+  return !queues_.is_nearly_full(stream->id);
+}
+
 // Returns the lane to issue from so that `state` can proceed. If the first operation of the chosen
 // lane depends on another lane, that lane goes first, regardless of policy. nullptr if it has to
-// wait for another device's thread, or for an operation that is still being written. Terminates,
-// since the operation submitted first depends on none.
+// wait for another device's thread, for an operation that is still being written, or for room in a
+// launch queue. Terminates, since the operation submitted first depends on none.
 LaneState* Issuer::first_needed_by(LaneState& state) {
   LaneState* needed = &state;
   while (needed != nullptr) {
@@ -61,7 +70,7 @@ LaneState* Issuer::first_needed_by(LaneState& state) {
     const auto missing =
         std::find_if(first->after.begin(), first->after.end(),
                      [](const QueuePosition& position) { return !position.is_issued(); });
-    if (missing == first->after.end()) return needed;
+    if (missing == first->after.end()) return has_room_for(*needed, *first) ? needed : nullptr;
     needed = state_of(missing->lane);
   }
   return nullptr;

@@ -48,6 +48,7 @@ void Issuer::join_batch(LaneState& state, const Request& request, std::uint64_t 
       batch_ = {};
       return;
     }
+    if (!follows) queues_.submitted(batch_.stream);
     batches_.fetch_add(1, std::memory_order_acq_rel);
   }
   batch_grew_at_ = now;
@@ -74,9 +75,25 @@ void Issuer::close_batch() {
   marks_are_wanted_.store(false);
   batches_.fetch_add(1, std::memory_order_acq_rel);
   if (is_marked) {
+    queues_.submitted(batch.stream);
+    batch.queued_to = queues_.position_of(batch.stream);
     flying_.push_back(batch);
   } else {
     is_done(batch, 0, now_ns());
+  }
+}
+
+// A batch without operations. Where a mark cannot be made, the calls so far count as done.
+void Issuer::mark_queue(const LaneState& state, const StreamState& stream) {
+  Batch mark{
+      .lane = state.lane, .context = stream.context, .stream = stream.id, .handle = stream.handle};
+  const bool is_marked = side_.mark_begin(mark) && side_.mark_end(mark);
+  if (is_marked) queues_.submitted(stream.id, 2);
+  mark.queued_to = queues_.position_of(stream.id);
+  if (is_marked) {
+    flying_.push_back(mark);
+  } else {
+    queues_.completed_to(stream.id, mark.queued_to);
   }
 }
 
@@ -100,6 +117,7 @@ void Issuer::look_at_device(std::uint64_t now) {
       ++place;
       continue;
     }
+    queues_.completed_to(place->stream, place->queued_to);
     is_done(*place, *ran, now);
     place = flying_.erase(place);
   }
@@ -112,7 +130,7 @@ void Issuer::is_done(Batch& batch, std::uint64_t ran, std::uint64_t now) {
   in_flight_ns_ -= batch.estimate_ns;
   batch.lane->client().count_device_time(ran);
   LaneState* state = state_of(batch.lane);
-  if (state == nullptr) return;
+  if (state == nullptr || batch.operations == 0) return;
   state->in_flight -= batch.operations;
   state->in_flight_ns -= batch.estimate_ns;
   state->active_at = now;
@@ -121,7 +139,7 @@ void Issuer::is_done(Batch& batch, std::uint64_t ran, std::uint64_t now) {
   // Replaces the estimate, counted at issue, by the measured time.
   state->share_used += state->by_weight(ran);
   state->share_used -= std::min(state->share_used, state->by_weight(batch.estimate_ns));
-  if (ran != 0) state->estimates.learn(batch.kind, ran / std::max(1U, batch.operations));
+  if (ran != 0) state->estimates.learn(batch.kind, ran / batch.operations);
   if (trace_is_on()) [[unlikely]]
     trace_completed(*batch.lane, batch, device_, ran);
 }

@@ -92,6 +92,25 @@ TEST_F(Scheduling, RecordsOfEventsAreNotMarked) {
   EXPECT_EQ(device_.marks, 0);
 }
 
+// The driver would block the issuing thread.
+TEST_F(Scheduling, AStreamWhoseLaunchQueueIsNearlyFullHoldsUpNoOther) {
+  constexpr int launch_queue = 1020;
+  constexpr int more_than_fits = 1500;
+  Scheduler& scheduler = start({.capacity = 4096});
+  Client& client = scheduler.create_client("ann", 0, 1);
+  Client& other = scheduler.create_client("ben", 0, 1);
+  const StreamState& stream = streams_.add();
+  const StreamState& others = streams_.add();
+  device_.is_stuck = true;
+  for (int i = 0; i < more_than_fits; ++i) submit(client, records(event_number(1), stream), i);
+  submit(other, on(others), more_than_fits);
+  scheduler.settle_stream(others);
+  EXPECT_LT(issued_.count(), static_cast<std::size_t>(launch_queue));
+  device_.is_stuck = false;
+  scheduler.settle_stream(stream);
+  EXPECT_EQ(issued_.count(), static_cast<std::size_t>(more_than_fits) + 1);
+}
+
 // A mark behind the record would wait for every blocking stream, and so would any wait for the
 // mark's stream.
 TEST_F(Scheduling, AnOpenBatchIsMarkedBeforeARecordOnTheLegacyStream) {

@@ -317,7 +317,10 @@ CUVMM_SCHEDULE(cuGraphLaunch, CUgraphExec graph, CUstream stream) {
   const DispatchMode mode = dispatch_mode(forward, stream);
   Request request = mode.request(Call::cuGraphLaunch, reinterpret_cast<std::uint64_t>(graph) >> 4);
   request.is_after_all = forward.engine().scheduling().do_graphs_use_events();
-  if (request.is_after_all && mode.client == nullptr) mode.scheduler().settle_all();
+  if (mode.client == nullptr) {
+    if (request.is_after_all) mode.scheduler().settle_all();
+    return make_directly(mode, {}, forward, graph, stream);
+  }
   cuuint64_t flags = 0;
   const bool is_known = graph != nullptr && forward.engine().driver().cuGraphExecGetFlags(
                                                 graph, &flags) == CUDA_SUCCESS;
