@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <unordered_map>
+#include <vector>
 
 #include "stream/free_ticket.hpp"
 
@@ -15,30 +15,35 @@ namespace cuvmm {
 class LaunchQueues {
  public:
   void submitted(StreamId stream, std::uint64_t calls = 1) {
-    if (streams_.size() >= many_streams) forget_short_ones();
-    streams_[stream].submitted += calls;
+    Queue* known = find(stream);
+    if (known == nullptr) {
+      if (queues_.size() >= many_streams) forget_short_ones();
+      known = &queues_.emplace_back(Queue{.stream = stream});
+    }
+    known->submitted += calls;
   }
   // All calls given to the stream so far; for completed_to(), once the device has passed them.
-  std::uint64_t position_of(StreamId stream) const {
-    const auto found = streams_.find(stream);
-    return found == streams_.end() ? 0 : found->second.submitted;
+  std::uint64_t position_of(StreamId stream) {
+    const Queue* known = find(stream);
+    return known == nullptr ? 0 : known->submitted;
   }
   void completed_to(StreamId stream, std::uint64_t position) {
-    const auto found = streams_.find(stream);
-    if (found == streams_.end() || position > found->second.submitted) return;
-    found->second.completed = std::max(found->second.completed, position);
+    Queue* known = find(stream);
+    if (known == nullptr || position > known->submitted) return;
+    known->completed = std::max(known->completed, position);
   }
-  bool is_nearly_full(StreamId stream) const {
-    const auto found = streams_.find(stream);
-    return found != streams_.end() && found->second.length() >= nearly_full;
+  bool is_nearly_full(StreamId stream) {
+    const Queue* known = find(stream);
+    return known != nullptr && known->length() >= nearly_full;
   }
 
  private:
   static constexpr std::uint64_t nearly_full = 900;
   static constexpr std::uint64_t is_short = 32;
-  static constexpr std::size_t many_streams = 4096;
+  static constexpr std::size_t many_streams = 64;
 
   struct Queue {
+    StreamId stream = no_stream;
     std::uint64_t submitted = 0;
     std::uint64_t completed = 0;
     std::uint64_t length() const { return submitted - completed; }
@@ -46,10 +51,16 @@ class LaunchQueues {
   // Streams end unseen. Counting a live one anew loses few of its calls; marks from before then
   // are ignored.
   void forget_short_ones() {
-    std::erase_if(streams_, [](const auto& known) { return known.second.length() < is_short; });
+    std::erase_if(queues_, [](const Queue& known) { return known.length() < is_short; });
+  }
+  Queue* find(StreamId stream) {
+    for (Queue& known : queues_) {
+      if (known.stream == stream) return &known;
+    }
+    return nullptr;
   }
 
-  std::unordered_map<StreamId, Queue> streams_;
+  std::vector<Queue> queues_;
 };
 
 }  // namespace cuvmm

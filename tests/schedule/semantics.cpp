@@ -238,8 +238,13 @@ TEST_F(Semantics, NothingIsQueuedOnceAnyCallHasReportedAStickyError) {
     ASSERT_CUDA(hooked().cuMemAlloc(&memory, 4));
     ASSERT_CUDA(hooked().cuStreamCreate(&stream, CU_STREAM_DEFAULT));
     ASSERT_CUDA(hooked().cuEventCreate(&event, CU_EVENT_DEFAULT));
+    Held held;  // until the driver has accepted the record
+    EXPECT_CUDA(hooked().cuLaunchHostFunc(stream, &Held::wait, &held));
     EXPECT_CUDA(launch_hooked(fill, stream, std::uint64_t{0x1000}, 1u, 1u));
     EXPECT_CUDA(hooked().cuEventRecord(event, stream));
+    scheduled_.scheduler().settle_all();
+    held.goes_on = true;
+    while (driver().cuStreamQuery(stream) == CUDA_ERROR_NOT_READY) ::usleep(100);
     EXPECT_ANSWER(CUDA_ERROR_ILLEGAL_ADDRESS, report(memory, event));
     EXPECT_ANSWER(CUDA_ERROR_ILLEGAL_ADDRESS,
                   launch_hooked(fill, stream, std::uint64_t{memory}, 1u, 1u));

@@ -25,12 +25,12 @@ bool is_also_work_of_its_owner(const MemoryOfCall& memory, const DispatchMode& m
          memory.owner != mode.stream->context;
 }
 
-bool is_on_device(const MemoryOfCall& memory, const DispatchMode& mode) {
+[[gnu::noinline]] bool is_on_device(const MemoryOfCall& memory, const DispatchMode& mode) {
   return memory.kind <= CopyMemory::Spilled && memory.device == mode.stream->device &&
          !is_also_work_of_its_owner(memory, mode);
 }
 
-bool reaches(const MemoryOfCall& memory, const DispatchMode& mode) {
+[[gnu::noinline]] bool reaches(const MemoryOfCall& memory, const DispatchMode& mode) {
   return memory.kind == CopyMemory::Pinned || is_on_device(memory, mode);
 }
 

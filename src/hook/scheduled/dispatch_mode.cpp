@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "hook/named_memory.hpp"
 #include "hook/scheduled/memory_of_call.hpp"
 #include "hook/scheduled/queued_calls.hpp"
 
@@ -38,6 +39,15 @@ bool changes_how_work_runs(std::string_view name) {
                      [&](std::string_view one) { return name.starts_with(one); });
 }
 
+template <class Copy>
+void settle_owners_of_sides(Engine& engine, const DispatchMode& mode, const Copy* copy) {
+  const auto settle = [&](CUdeviceptr named) {
+    settle_owners(engine, mode, named, 0);
+    return false;
+  };
+  static_cast<void>(NamedMemory{AddressVisitor{settle}}.any_of(copy));
+}
+
 bool tells_what_is_used(Call call) {
   switch (call) {
     case Call::cuMemGetInfo_v2:
@@ -70,9 +80,19 @@ DispatchMode dispatch_mode(Engine& engine, StreamName name) {
   return mode;
 }
 
-void settle_owner(Engine& engine, const DispatchMode& mode, CUdeviceptr named) {
-  const CUcontext owner = owner_of(engine, named);
-  if (owner != nullptr && owner != mode.stream->context) mode.scheduler().settle_context(owner);
+void settle_owners(Engine& engine, const DispatchMode& mode, CUdeviceptr one, CUdeviceptr other) {
+  if (mode.stream == nullptr || mode.stream->kind != StreamKind::Legacy) return;
+  for (const CUdeviceptr named : {one, other}) {
+    const CUcontext owner = owner_of(engine, named);
+    if (owner != nullptr && owner != mode.stream->context) mode.scheduler().settle_context(owner);
+  }
+}
+
+void settle_owners(Engine& engine, const DispatchMode& mode, const CUDA_MEMCPY2D* copy) {
+  settle_owners_of_sides(engine, mode, copy);
+}
+void settle_owners(Engine& engine, const DispatchMode& mode, const CUDA_MEMCPY3D* copy) {
+  settle_owners_of_sides(engine, mode, copy);
 }
 
 void settle_for(Engine& engine, Call call) {

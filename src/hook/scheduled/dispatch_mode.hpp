@@ -13,7 +13,6 @@
 #pragma once
 
 #include "driver/current_context.hpp"
-#include "hook/named_memory.hpp"
 #include "hook/serve.hpp"
 
 namespace cuvmm::hook {
@@ -103,22 +102,32 @@ CUresult make_directly(const DispatchMode& mode, EventOfCall of_event, const For
 
 // On the legacy stream, a copy or set is also work of another context whose memory it names
 // (LegacyJoin): issues everything queued there first.
-void settle_owner(Engine& engine, const DispatchMode& mode, CUdeviceptr named);
-template <class... Arguments>
-void settle_owners(Engine& engine, const DispatchMode& mode, Arguments... arguments) {
-  if (mode.stream == nullptr || mode.stream->kind != StreamKind::Legacy) return;
-  const auto settle = [&](CUdeviceptr named) {
-    settle_owner(engine, mode, named);
-    return false;
-  };
-  static_cast<void>(NamedMemory{AddressVisitor{settle}}.any_of(arguments...));
+void settle_owners(Engine& engine, const DispatchMode& mode, CUdeviceptr one, CUdeviceptr other);
+void settle_owners(Engine& engine, const DispatchMode& mode, const CUDA_MEMCPY2D* copy);
+void settle_owners(Engine& engine, const DispatchMode& mode, const CUDA_MEMCPY3D* copy);
+template <class To, class From, class... Others>
+void settle_owners_of_call(Engine& engine, const DispatchMode& mode, To to, From from,
+                           Others... others) {
+  if constexpr (std::is_pointer_v<To> && !std::is_void_v<std::remove_pointer_t<To>>) {
+    settle_owners(engine, mode, to);
+  } else if constexpr (std::is_same_v<From, CUcontext>) {
+    settle_owners_of_call(engine, mode, to, others...);
+  } else if constexpr (std::is_same_v<From, CUdeviceptr> || std::is_pointer_v<From>) {
+    settle_owners(engine, mode, CUdeviceptr(to), CUdeviceptr(from));
+  } else {
+    settle_owners(engine, mode, to, CUdeviceptr{0});
+  }
+}
+template <class Copy>
+void settle_owners_of_call(Engine& engine, const DispatchMode& mode, const Copy* copy) {
+  settle_owners(engine, mode, copy);
 }
 
 template <Call call, class... Arguments>
 CUresult make_in_turn(const DispatchMode& mode, Request request, const Forward<call>& forward,
                       Arguments... arguments) {
   if constexpr (copies_or_sets(info(call).name)) {
-    settle_owners(forward.engine(), mode, arguments...);
+    settle_owners_of_call(forward.engine(), mode, arguments...);
   }
   if (mode.client == nullptr || mode.stream == nullptr) {
     return make_directly(mode, {request.event, request.event_use}, forward, arguments...);
@@ -161,9 +170,7 @@ template <Call call, class... Arguments>
   Engine& engine = forward.engine();
   if (engine.scheduling().is_on()) [[unlikely]] {
     if constexpr (is_scheduled<call>) {
-      const CUresult answer = ScheduledBody<call>::own()(forward, arguments...);
-      if (answer != CUDA_SUCCESS) note_refusal(engine, answer);  // also one from cuvmm's own waits
-      return answer;
+      return ScheduledBody<call>::own()(forward, arguments...);
     } else {
       settle_for(engine, call);
     }

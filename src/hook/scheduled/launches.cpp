@@ -148,6 +148,23 @@ void for_each_event(const CUlaunchConfig& config, const Visit& visit) {
   }
 }
 
+// Queued waits for an event's last record come before a launch that records it again.
+[[gnu::noinline]] CUresult launch_now(const DispatchMode& mode, const Request& request,
+                                      const Forward<Call::cuLaunchKernelEx>& forward,
+                                      const CUlaunchConfig& config, CUfunction function,
+                                      void** given, void** extra) {
+  Scheduler& scheduler = mode.scheduler();
+  for_each_event(config, [&](CUevent event) { scheduler.settle_event(event, true); });
+  const CUlaunchConfig* const configured = &config;
+  const CUresult answer = make_in_turn(mode, request, forward, configured, function, given, extra);
+  if (answer == CUDA_SUCCESS && mode.stream != nullptr) {
+    for_each_event(config, [&](CUevent event) {
+      scheduler.event_recorded_directly(event, mode.stream->context);
+    });
+  }
+  return answer;
+}
+
 // A hash of everything that the driver checks before it accepts a launch with clusters.
 std::uint64_t number_of(const CUlaunchConfig& config, CUfunction function, const Shape& shape,
                         int device) {
@@ -256,17 +273,8 @@ CUVMM_SCHEDULE(cuLaunchKernelEx, const CUlaunchConfig* config, CUfunction functi
                     {config->blockDimX, config->blockDimY, config->blockDimZ},
                     config->sharedMemBytes};
   const Request request = mode.request(Call::cuLaunchKernelEx, kind_of(function, shape));
-  // Queued waits for an event's last record come before a launch that records it again.
   const auto asks_driver = [&] {
-    Scheduler& scheduler = mode.scheduler();
-    for_each_event(*config, [&](CUevent event) { scheduler.settle_event(event, true); });
-    const CUresult answer = make_in_turn(mode, request, forward, config, function, given, extra);
-    if (answer == CUDA_SUCCESS && mode.stream != nullptr) {
-      for_each_event(*config, [&](CUevent event) {
-        scheduler.event_recorded_directly(event, mode.stream->context);
-      });
-    }
-    return answer;
+    return launch_now(mode, request, forward, *config, function, given, extra);
   };
   const Attributes attributes_mean = mean(*config);
   if (!mode.is_open_to_queue || attributes_mean == Attributes::Others) return asks_driver();

@@ -76,7 +76,9 @@ CUVMM_SCHEDULE(cuMemFree_v2, CUdeviceptr address) {
   } else {
     scheduler.settle_all();
   }
-  return make_now(forward, address);
+  const CUresult answer = make_now(forward, address);
+  if (answer != CUDA_SUCCESS) note_refusal(engine, answer);  // of cuvmm's own wait for the context
+  return answer;
 }
 
 CUVMM_SCHEDULE(cuMemFreeAsync, CUdeviceptr address, CUstream stream) {
