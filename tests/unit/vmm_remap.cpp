@@ -122,7 +122,8 @@ TEST_F(RemapTest, OneChunkComesBehindSeveralAddresses) {
         }
       },
       [](RemapWorld& world) {
-        for (const Size place : {0u, 1u, 2u}) EXPECT_EQ(read_word(world.address(place)), world.word_of(4));
+        for (const Size place : {0u, 1u, 2u})
+          EXPECT_EQ(read_word(world.address(place)), world.word_of(4));
       });
 }
 
