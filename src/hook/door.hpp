@@ -41,8 +41,8 @@ struct Row;
 #undef CUVMM_API_OLD
 
 // Notes a driver error: once a context is lost, cuvmm leaves new requests to the driver, and queues
-// no calls. Returns
-// true if the driver lacked memory and cuvmm has released some, so that the call is worth retrying.
+// no calls. Returns true if the driver lacked memory and cuvmm has released some, so that the call
+// is worth retrying.
 bool should_retry(Engine& engine, CUresult refusal);
 // Only notes the error.
 void note_refusal(Engine& engine, CUresult refusal);
