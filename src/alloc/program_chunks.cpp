@@ -378,6 +378,19 @@ Size ProgramChunks::near_bytes(int device) const {
   return bytes;
 }
 
+ProgramChunks::Created ProgramChunks::created_for(int device) const {
+  Created created;
+  if (is_empty()) return created;
+  const Reading reading{lock_};
+  for_each([&](const auto& chunk) {
+    if (chunk->is_imported() || device_of(*chunk) != device) return;
+    const bool is_away = chunk->is_taken_over && !chunk->moved;
+    created.bytes += chunk->size;
+    if (!is_away && !chunk->is_far()) created.on_device += chunk->size;
+  });
+  return created;
+}
+
 std::vector<ProgramChunks::Place> ProgramChunks::places_of(const ProgramChunk& chunk) const {
   const Reading reading{lock_};
   std::vector<Place> places;

@@ -155,6 +155,12 @@ class ProgramChunks {
   void list_held(int device, std::vector<HeldChunk>& held) const;
   // Bytes on the device of chunks that were not spilled.
   Size near_bytes(int device) const;
+  // The chunks that the program created for a device; not what it imported.
+  struct Created {
+    Size bytes = 0;
+    Size on_device = 0;  // of these, neither spilled nor away for a pause
+  };
+  Created created_for(int device) const;
 
   // For a pause (alloc/program_eviction.hpp), or to make chunks exportable. Until it ends, the
   // program makes none of the calls above but imported() and contains().

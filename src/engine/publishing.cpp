@@ -33,16 +33,18 @@ struct Work {
   PublishedFigures& figures;
 };
 
-DeviceFigures figures_of(const Memory& memory, const Control* control, const DeviceMemory& device) {
-  const MemoryCounters counters = memory.counters(device.ordinal());
+DeviceFigures figures_of(const Serving& serving, const Control* control,
+                         const DeviceMemory& device) {
+  const MemoryCounters counters = serving.memory.counters(device.ordinal());
+  const ProgramChunks::Created created = serving.program_chunks.created_for(device.ordinal());
   const ChunkCounters& chunks = counters.chunks;
   DeviceFigures figures{
       .ordinal = static_cast<std::uint32_t>(device.ordinal()),
       .memory = device.memory(),
       .limit = device.limit(),
-      .requested_live = counters.requested_live,
+      .requested_live = counters.requested_live + created.bytes,
       .cached = chunks.physical_free + chunks.physical_unreleased + counters.mapped_free,
-      .physical = counters.physical_held(),
+      .physical = counters.physical_held() + created.on_device,
       .spilled = device.store().spilled().physical_in_use,
       .moves = counters.moved.count,
       .moved = counters.moved.bytes,
@@ -100,7 +102,7 @@ Figures figures_of(const Engine& engine) {
   }
   for (const DeviceMemory* device : serving->memory.devices().all()) {
     if (figures.device_count == Figures::most_devices) break;
-    figures.devices[figures.device_count++] = figures_of(serving->memory, control, *device);
+    figures.devices[figures.device_count++] = figures_of(*serving, control, *device);
   }
   add_regions(figures, serving->memory);
   return figures;

@@ -18,7 +18,7 @@ Kind kind_of(const TraceRecord& record) {
 }
 
 bool is_request(const TraceRecord& record) {
-  return is_refused_memory(record) ||
+  return is_refused_allocation(record) ||
          (record.event == TraceEvent::Allocate && is_device_memory(record));
 }
 
@@ -72,7 +72,7 @@ Result<ReplayTrace> read_cuvmm_trace(const std::string& path) {
                         .stream = record->stream,
                         .kind = kind_of(*record)});
       if (kind_of(*record) == Kind::Blocking) contexts[record->address] = record->context;
-    } else if (is_refused_memory(*record)) {
+    } else if (is_refused_allocation(*record)) {
       builder.refuse({.time_us = time_us,
                       .size = record->size,
                       .stream = record->stream,

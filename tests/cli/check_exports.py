@@ -8,11 +8,26 @@ import os
 import pickle
 import pickletools
 import shutil
+import sys
 
 from cli_support import CliTest, cuvmm, frag_trace, main, text
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+MiB = 1 << 20
 READER = os.path.join(ROOT, ".venv", "viewers", "_memory_viz.py")  # tools/setup.sh fetches it
+
+# Asks for two thirds of a card of 64 MiB of which half is taken, in two ways.
+TOO_LARGE = """
+import ctypes, struct
+cuda, context, memory = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
+def chunk(mib):
+    pinned, none, device = 1, 0, 1
+    return cuda.cuMemCreate(ctypes.byref(memory), ctypes.c_size_t(mib << 20),
+                            struct.pack("4i16x", pinned, none, device, 0), ctypes.c_uint64(0))
+assert cuda.cuInit(0) == 0 and cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0) == 0
+assert chunk(32) == 0 and chunk(48) == 2
+assert cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(40 << 20)) == 2
+"""
 
 # The pickle opcodes that the viewer's own JavaScript reader understands.
 VIEWER_OPCODES = {
@@ -124,12 +139,18 @@ class MemoryViz(CliTest):
         self.assertEqual(counts["free_requested"], counts["free_completed"])
         return counts
 
-    def test_free_memory_that_is_not_known_is_left_out(self):
-        events = self.snapshot(frag_trace("monitor"))["device_traces"][0]
-        refused = [event for event in events if event["action"] == "oom"]
-        self.assertTrue(refused)
-        for event in refused:
-            self.assertNotIn("device_free", event)
+    def test_refusals_show_the_memory_that_was_free(self):
+        for mode in ("vmm", "monitor"):
+            trace = self.path(mode + ".trace")
+            ran = cuvmm("run", "-q", "--sim=memory=64M", "--mode", mode, "--trace", trace, "--",
+                        sys.executable, "-c", TOO_LARGE)
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            events = self.snapshot(trace)["device_traces"][0]
+            refused = [event for event in events if event["action"] == "oom"]
+            self.assertEqual([event["size"] for event in refused], [48 * MiB, 40 * MiB])
+            for event in refused:
+                self.assertGreaterEqual(event["device_free"], 8 * MiB)
+                self.assertLessEqual(event["device_free"], 32 * MiB)
 
     def test_every_native_block_is_always_inside_a_segment(self):
         counts = self.check(frag_trace("monitor"))

@@ -27,7 +27,13 @@ OPEN_METRICS = "application/openmetrics-text; version=1.0.0"
 
 def sockets_of(server):
     folder = f"/proc/{server.process.pid}/fd"
-    return sum(os.readlink(os.path.join(folder, number)).startswith("socket:") for number in os.listdir(folder))
+    sockets = 0
+    for number in os.listdir(folder):
+        try:
+            sockets += os.readlink(os.path.join(folder, number)).startswith("socket:")
+        except FileNotFoundError:
+            pass  # closed meanwhile
+    return sockets
 
 
 def processor_seconds_of(server):

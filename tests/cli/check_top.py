@@ -88,6 +88,18 @@ class Figures(TopTest):
         self.assertLess(after["utilisation"], before["utilisation"])
         self.assertIsNone(after["limit_bytes"])
 
+    def test_chunks_that_the_program_creates_are_counted(self):
+        holder = self.holder([16], "--limit", "64M", "--spill", "host")
+        for mib in (32, 48):  # the second does not fit beside the first
+            holder.do(f"chunk = ctypes.c_uint64(); must(cuda.cuMemCreate(ctypes.byref(chunk), "
+                      f"ctypes.c_size_t({mib} << 20), __import__('struct').pack('4i16x', 1, 0, 1, 0), "
+                      f"ctypes.c_uint64(0)))")
+            seen = self.seen()[holder.number]
+            self.assertEqual(seen["live_bytes"], (48 if mib == 32 else 96) * MiB)
+            self.assertGreaterEqual(seen["physical_bytes"], 48 * MiB)
+            self.assertLessEqual(seen["physical_bytes"], 64 * MiB)
+        self.assertGreaterEqual(seen["spilled_bytes"], 32 * MiB)
+
     def test_counts_moves(self):
         holder = self.holder([1] * 60, "--limit", "64M")
         self.assertEqual(self.seen()[holder.number]["moves"], 0)

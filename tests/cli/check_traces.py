@@ -43,6 +43,16 @@ def crc32c(data):
     return crc ^ 0xFFFFFFFF
 
 
+REFUSED_CHUNK = OWN_CHUNKS + """
+answer = cuda.cuMemCreate(ctypes.byref(chunk), ctypes.c_size_t(48 << 20), properties,
+                          ctypes.c_uint64(0))
+assert answer == 2, answer
+answer = cuda.cuMemCreate(ctypes.byref(chunk), ctypes.c_size_t(12345), properties,
+                          ctypes.c_uint64(0))
+assert answer == 1, answer
+"""
+
+
 class Traces(CliTest):
     def write(self, content):
         path = self.path("a trace ü.trace")
@@ -89,6 +99,16 @@ class Traces(CliTest):
         stats = self.json_of("stats", "--json", trace)
         self.assertGreaterEqual(stats["physical_peak_bytes"], 32 << 20)
         self.assertIsNone(stats["utilisation"])
+
+    def test_chunks_that_a_program_is_refused_count_as_refusals(self):
+        for mode in ("vmm", "monitor"):
+            trace = self.path(mode + ".trace")
+            ran = cuvmm("run", "--sim=memory=64M", "--mode", mode, "--trace", trace, "--",
+                        sys.executable, "-c", REFUSED_CHUNK)
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            stats = self.json_of("stats", "--json", trace)
+            self.assertEqual(stats["failed_allocations"], 1)
+            self.assertLess(stats["physical_peak_bytes"], 48 << 20)
 
     def test_of_many_arenas_only_the_largest_are_listed(self):
         trace = self.path("pools.trace")

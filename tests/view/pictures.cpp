@@ -89,9 +89,10 @@ TEST(Picture, CountsOnlyRequestsThatWereRefusedForLackOfMemory) {
   const Picture picture =
       picture_of({allocated(0, base, MiB), refused(TraceEvent::AllocateFailed, out_of_memory, MiB),
                   refused(TraceEvent::AllocateFailed, illegal_address, GiB),
-                  refused(TraceEvent::Create, out_of_memory, 2 * MiB), freed(1000, base)});
-  EXPECT_EQ(picture.refusal_count, 1U);
-  EXPECT_EQ(picture.largest_refusal, MiB);
+                  refused(TraceEvent::Create, out_of_memory, 2 * MiB),
+                  refused(TraceEvent::Create, illegal_address, GiB), freed(1000, base)});
+  EXPECT_EQ(picture.refusal_count, 2U);
+  EXPECT_EQ(picture.largest_refusal, 2 * MiB);
 }
 
 TEST(Picture, KnowsTheLargestRefusalAmongMany) {

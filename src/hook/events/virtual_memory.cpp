@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program's own use of virtual memory management. A refused call changed nothing and is
-// recorded as a plain call with its answer.
+// recorded as a plain call with its answer; only a chunk for which there was no memory keeps its
+// event.
 #include "hook/events/words.hpp"
 
 namespace cuvmm::hook {
@@ -26,17 +27,19 @@ CUVMM_EVENT(cuMemAddressFree, CUdeviceptr address, size_t size) {
 }
 CUVMM_EVENT(cuMemCreate, CUmemGenericAllocationHandle* chunk, size_t size,
             const CUmemAllocationProp* properties, unsigned long long) {
-  TraceRecord event{.event = TraceEvent::Create, .size = size, .other = given(called, chunk)};
-  const CUmemLocation where = given(called, properties).location;
+  TraceRecord event{
+      .event = TraceEvent::Create, .flags = native, .size = size, .other = given(called, chunk)};
+  const bool was_refused_memory = called.answer == CUDA_ERROR_OUT_OF_MEMORY;
+  if (!called.granted() && !was_refused_memory) return call(called, 0, size);
   const Serving* const serving = Engine::get()->serving();
   const bool is_spilled = serving != nullptr && serving->program_chunks.is_far(event.other);
-  if (where.type == CU_MEM_LOCATION_TYPE_DEVICE && !is_spilled) {
-    event.device = static_cast<std::int16_t>(where.id);
-    event.detail = static_cast<std::uint32_t>(where.id);
+  if (properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE && !is_spilled) {
+    event.device = static_cast<std::int16_t>(properties->location.id);
+    event.detail = static_cast<std::uint32_t>(properties->location.id);
   } else {
     event.flags |= trace_flag::on_host;
   }
-  return if_granted(called, event);
+  return event;
 }
 CUVMM_EVENT(cuMemRelease, CUmemGenericAllocationHandle chunk) {
   return if_granted(called, {.event = TraceEvent::Release, .other = chunk});

@@ -43,10 +43,7 @@ class Snapshot final : public MemorySink {
   }
   void refused(const TraceRecord& record) {
     begin_event("oom", record.size, record.stream);
-    if (record.other != 0) {
-      pickle_.key("device_free");
-      pickle_.number(record.other);
-    }
+    field("device_free", record.other);  // PyTorch's reader fails without it
     pickle_.end_dict();
     pickle_.end_item();
   }
@@ -194,8 +191,9 @@ class Snapshot final : public MemorySink {
 Result<std::set<std::int16_t>> devices_in(Recording& recording) {
   std::set<std::int16_t> devices;
   while (const TraceRecord* record = recording.next()) {
-    if (record->event == TraceEvent::Allocate && is_device_memory(*record) && record->device >= 0 &&
-        record->device < 64) {
+    const bool shows_memory = record->event == TraceEvent::Allocate ||
+                              record->event == TraceEvent::Create || is_refused_memory(*record);
+    if (shows_memory && is_device_memory(*record) && record->device >= 0 && record->device < 64) {
       devices.insert(record->device);
     }
   }
