@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/size.hpp"
 #include "cli/output.hpp"
@@ -32,21 +33,57 @@ std::string in_shell(const std::string& path) {
   return quoted + "'";
 }
 
-// One line of another process' trace.
-void print_child(const std::string& path) {
+struct Child {
+  std::string path;
+  std::uint64_t process = 0;
+  std::string program;
+  Size peak_bytes = 0;
+  std::uint64_t refusals = 0;
+};
+
+Child read_child(const std::string& path) {
+  Child child{.path = path};
   auto trace = view::Recording::open(path);
-  if (!trace) return line("child", path);
+  if (!trace) return child;
   TraceSummary memory;
   while (const TraceRecord* record = trace->next()) memory.add(*record);
   const auto& command = trace->header().command;
-  line("child", fmt::format("{}: {} (process {}), peak requested {}", path,
-                            command.empty() ? "" : printable(command.front()),
-                            trace->header().process, print_size(memory.live_peak_bytes)));
+  if (!command.empty()) child.program = printable(command.front());
+  child.process = trace->header().process;
+  child.peak_bytes = memory.live_peak_bytes;
+  child.refusals = memory.failed_allocations;
+  return child;
 }
 
-void print_one(const std::string& path) {
+std::string refused(std::uint64_t count) {
+  return count == 0 ? "" : fmt::format(", {} allocation{} refused", count, count == 1 ? "" : "s");
+}
+
+// Those that were refused memory come first, since not all are listed.
+void print_children(std::vector<Child>& children) {
+  std::stable_partition(children.begin(), children.end(),
+                        [](const Child& child) { return child.refusals > 0; });
+  const std::size_t listed = std::min(children.size(), most_children);
+  for (std::size_t i = 0; i < listed; ++i) {
+    const Child& child = children[i];
+    line("child",
+         child.process == 0
+             ? child.path + ": not readable"
+             : fmt::format("{}: {} (process {}), peak requested {}{}", child.path, child.program,
+                           child.process, print_size(child.peak_bytes), refused(child.refusals)));
+  }
+  if (children.size() == listed) return;
+  std::uint64_t refusals = 0;
+  for (std::size_t i = listed; i < children.size(); ++i) refusals += children[i].refusals;
+  line("and",
+       fmt::format("{} more traces of children{}", children.size() - listed, refused(refusals)));
+}
+
+enum class Outcome : std::uint8_t { Unreadable, Served, Refused };
+
+Outcome print_one(const std::string& path) {
   auto trace = view::Recording::open(path);
-  if (!trace) return;
+  if (!trace) return Outcome::Unreadable;
   TraceSummary memory;
   WorkSummary work;
   view::StackUses stacks;
@@ -56,7 +93,7 @@ void print_one(const std::string& path) {
     work.add(*record);
     if (has_stacks) stacks.add(*record);
   }
-  if (!trace->status() || memory.events == 0) return;
+  if (!trace->status() || memory.events == 0) return Outcome::Unreadable;
   say(in_tone(
       fmt::format("{} events in {:.3f} s{}", memory.events,
                   static_cast<double>(memory.last_time_ns) / 1e9, note_on_times(trace->header())),
@@ -91,9 +128,18 @@ void print_one(const std::string& path) {
     print_leaking_stacks(trace->header(), stacks);
   }
   if (const std::string note = trace->note(); !note.empty()) line("note", note);
-  line("next", memory.failed_allocations > 0
-                   ? fmt::format("cuvmm advise {}", in_shell(path))
-                   : fmt::format("cuvmm plot {} -o run.png", in_shell(path)));
+  return memory.failed_allocations > 0 ? Outcome::Refused : Outcome::Served;
+}
+
+// Advises on the first process that was refused memory.
+void print_next(const std::string& first, Outcome outcome, const std::vector<Child>& children) {
+  if (outcome == Outcome::Refused) {
+    line("next", fmt::format("cuvmm advise {}", in_shell(first)));
+  } else if (!children.empty() && children.front().refusals > 0) {
+    line("next", fmt::format("cuvmm advise {}", in_shell(children.front().path)));
+  } else {
+    line("next", fmt::format("cuvmm plot {} -o run.png", in_shell(first)));
+  }
 }
 
 }  // namespace
@@ -106,13 +152,17 @@ const char* note_on_times(const TraceHeader& header) {
 }
 
 void print_run_summary(const std::vector<std::string>& traces) {
-  if (traces.empty()) return;
-  print_one(traces.front());
-  const std::size_t listed = std::min(traces.size(), most_children + 1);
-  for (std::size_t i = 1; i < listed; ++i) print_child(traces[i]);
-  if (traces.size() > listed) {
-    line("and", fmt::format("{} more traces of children", traces.size() - listed));
+  auto first = traces.begin();
+  auto outcome = Outcome::Unreadable;
+  for (; first != traces.end(); ++first) {
+    outcome = print_one(*first);
+    if (outcome != Outcome::Unreadable) break;
   }
+  if (first == traces.end()) return;
+  std::vector<Child> children;
+  std::transform(first + 1, traces.end(), std::back_inserter(children), read_child);
+  print_children(children);
+  print_next(*first, outcome, children);
 }
 
 }  // namespace cuvmm::cli

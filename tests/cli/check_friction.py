@@ -4,6 +4,7 @@
 import fcntl
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -189,6 +190,28 @@ class Running(CliTest):
         self.assertRegex(said, r"events in [0-9.]+ s \(simulated\)")
         self.assertRegex(said, r"child .*run\.trace\.\d+: .*frag_test \(process \d+\)")
         self.assertIn("(simulated)", self.good("stats", trace))
+
+    def test_the_summary_counts_what_a_worker_was_refused(self):
+        trace = self.path("run.trace")
+        launcher = ("import ctypes, subprocess, sys\n"
+                    "cuda = ctypes.CDLL('libcuda.so.1')\n"
+                    "cuda.cuInit(0), cuda.cuDevicePrimaryCtxRetain(ctypes.byref(ctypes.c_void_p()), 0)\n"
+                    "subprocess.run(sys.argv[1:])")
+        finished = cuvmm("run", "--sim=memory=16M", "--trace", trace, "--", sys.executable, "-c", launcher, FRAG)
+        said = text(finished.stderr)
+        self.assertIn("allocations            0, 0 refused", said)
+        worker = re.search(r"child +(.*run\.trace\.\d+): .*frag_test .*, 2 allocations refused\n", said)
+        self.assertTrue(worker, said)
+        self.assertIn(f"cuvmm advise '{worker[1]}'\n", said)
+
+    def test_the_summary_counts_the_refusals_of_workers_that_it_does_not_list(self):
+        launcher = ("import ctypes, subprocess, sys\n"
+                    "cuda = ctypes.CDLL('libcuda.so.1')\n"
+                    "cuda.cuInit(0), cuda.cuDevicePrimaryCtxRetain(ctypes.byref(ctypes.c_void_p()), 0)\n"
+                    "for _ in range(10): subprocess.run(sys.argv[1:])")
+        finished = cuvmm("run", "--sim=memory=16M", "--trace", self.path("run.trace"), "--", sys.executable, "-c",
+                         launcher, FRAG)
+        self.assertIn("2 more traces of children, 4 allocations refused\n", text(finished.stderr))
 
     def test_files_are_written_where_the_command_was_given(self):
         here = self.path("100%p")
