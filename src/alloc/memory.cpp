@@ -39,7 +39,7 @@ Answer Memory::refuse(Error error, Size asked, const DeviceMemory& device,
   }
   if (error.tried != 0) pressure.tried.stand_in(error);
   report_out_of_memory(error, asked, device, holdings_.mapped_free(device.ordinal()));
-  return CUDA_ERROR_OUT_OF_MEMORY;
+  return refuse_allocation(device.ordinal());
 }
 
 Answer Memory::allocate(CUdeviceptr* address, Size size, const GrowHint& grow_hint) {
@@ -53,7 +53,7 @@ Answer Memory::allocate(CUdeviceptr* address, Size size, const GrowHint& grow_hi
   ContextMemory* owner = serve();
   if (owner == nullptr) return std::nullopt;
   DeviceMemory& device = owner->device();
-  if (size > device.memory()) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (size > device.memory()) return refuse_allocation(device.ordinal());
   MemoryPressure pressure{settings_.wait};
   const Size held_before = device.budget().held_bytes();
   auto made = owner->allocate(size, grow_hint, pressure);
@@ -99,7 +99,7 @@ Answer Memory::allocate_from(const Serve& serve, CUdeviceptr* address, Size size
   if (pool == nullptr || work_.has_lost_a_context()) return std::nullopt;
   if (contexts_.is_dead(stream.context)) return std::nullopt;
   DeviceMemory& device = pool->device();
-  if (size > device.memory()) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (size > device.memory()) return refuse_allocation(device.ordinal());
   StreamClock::Operation operation{dependencies_.clock, stream,
                                    StreamClock::Operation::Kind::Allocation};
   MemoryPressure pressure{settings_.wait};
@@ -187,6 +187,7 @@ Result<void> Memory::take_natively(DeviceMemory& device, Size size, const Native
   Error refused = made.error();
   pressure.tried.stand_in(refused);
   report_out_of_memory(refused, size, device, holdings_.mapped_free(device.ordinal()));
+  refuse_allocation(device.ordinal());
   return refused;
 }
 

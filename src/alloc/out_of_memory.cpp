@@ -19,11 +19,9 @@ namespace {
 // again, and many run close to the limit, so each situation gets one line.
 class LastReport {
  public:
-  std::uint64_t count() const { return count_.load(std::memory_order_relaxed); }
   // Returns how many went unreported since the last line, or nullopt if this one is not worth a
   // line.
   std::optional<std::uint64_t> next(Size live) {
-    count_.fetch_add(1, std::memory_order_relaxed);
     const std::uint64_t now = now_ns();
     std::uint64_t before = when_.load(std::memory_order_relaxed);
     const bool is_news =
@@ -47,18 +45,24 @@ class LastReport {
     return difference > before / 8;
   }
 
-  std::atomic<std::uint64_t> count_{0};
   std::atomic<std::uint64_t> when_{0};
   std::atomic<std::uint64_t> unreported_{0};
   std::atomic<Size> live_{0};
 };
 
 std::array<LastReport, AccessSet::most_devices> last_reports;
+std::array<std::atomic<std::uint64_t>, AccessSet::most_devices> refusals;
 
 }  // namespace
 
 std::uint64_t refused_allocations(int ordinal) {
-  return last_reports[static_cast<std::size_t>(ordinal)].count();
+  return refusals[static_cast<std::size_t>(ordinal)].load(std::memory_order_relaxed);
+}
+
+CUresult refuse_allocation(int ordinal) {
+  const auto at = static_cast<std::size_t>(ordinal);
+  if (at < refusals.size()) refusals[at].fetch_add(1, std::memory_order_relaxed);
+  return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 void report_out_of_memory(const Error& error, Size asked, const DeviceMemory& device,

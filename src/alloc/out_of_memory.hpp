@@ -5,12 +5,15 @@
 
 namespace cuvmm {
 
-// Reports an allocation that could not be served, in the log and in the trace. `mapped_free`: bytes
-// that are mapped but unallocated.
+// Counts an allocation that the device refuses for lack of memory, and returns the answer to it.
+CUresult refuse_allocation(int ordinal);
+
+// Reports in the log and in the trace that every reclaim step was tried in vain for an allocation.
+// `mapped_free`: bytes that are mapped but unallocated.
 void report_out_of_memory(const Error& error, Size asked, const DeviceMemory& device,
                           Size mapped_free);
 
-// How many were reported for the device, including those that the log left out.
+// How many the device has refused so far.
 std::uint64_t refused_allocations(int ordinal);
 
 }  // namespace cuvmm

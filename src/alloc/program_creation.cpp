@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "alloc/program_creation.hpp"
 
+#include "alloc/out_of_memory.hpp"
+
 namespace cuvmm {
 
 // Without a limit, and while the driver has memory, the call costs no more than natively: no device
@@ -25,7 +27,8 @@ CUresult ProgramCreation::create(Handle* chunk, Size size, const CUmemAllocation
   if (made.ok()) return CUDA_SUCCESS;
   if (!is_on_device || !DeviceReclaim::may_help(made)) return to_cuda(made.error());
   device = memory_.devices().serve(ordinal);
-  if (device == nullptr || size > device->memory()) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (device == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (size > device->memory()) return refuse_allocation(ordinal);
   const auto elsewhere = [&]() -> Result<void> {
     const ChunkRef spilled = TRY(device->store().take_spilled(size));
     *chunk = chunks_.spilled(spilled, size, properties);

@@ -74,6 +74,22 @@ class Figures(WebTest):
         self.assertTrue(comes_true(lambda: value_of(
             self.metrics(server), "cuvmm_alloc_failures_total", client="one") == 1))
 
+    def test_counts_requests_that_no_reclaim_could_serve(self):
+        server = self.serve()
+        holder = self.holder([16], "--name", "one")
+        holder.do("import struct; place, huge = ctypes.c_uint64(), ctypes.c_size_t(1 << 40)")
+        holder.do("assert cuda.cuMemAlloc_v2(ctypes.byref(place), huge) == 2")
+        holder.do("assert cuda.cuMemAllocAsync(ctypes.byref(place), huge, None) == 2")
+        # A device's pinned memory that no other process gets.
+        holder.do("assert cuda.cuMemCreate(ctypes.byref(place), huge, struct.pack('4i16x', 1, 0, 1, 0), "
+                  "ctypes.c_uint64(0)) == 2")
+        # During a capture, blocking memory comes from the driver.
+        holder.do("stream, relaxed = ctypes.c_void_p(), 2; must(cuda.cuStreamCreate(ctypes.byref(stream), 1)); "
+                  "must(cuda.cuStreamBeginCapture_v2(stream, relaxed)); "
+                  "assert cuda.cuMemAlloc_v2(ctypes.byref(place), huge) == 2")
+        self.assertTrue(comes_true(lambda: value_of(
+            self.metrics(server), "cuvmm_alloc_failures_total", client="one") == 4))
+
     def test_counts_moved_memory_by_cause(self):
         server = self.serve()
         holder = self.holder([96], "--name", "first", "--wait", "20s")

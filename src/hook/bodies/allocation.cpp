@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that the program allocates and frees, in every form.
+#include "alloc/out_of_memory.hpp"
 #include "hook/serve.hpp"
 
 namespace cuvmm::hook {
 namespace {
+
+constexpr std::uint16_t native = trace_flag::native;
+constexpr std::uint16_t host = trace_flag::native | trace_flag::on_host;
+constexpr std::uint16_t ordered = trace_flag::stream_ordered;
 
 // The allocation at this address, if cuvmm serves it.
 template <Call call>
@@ -16,12 +21,19 @@ std::optional<AllocationFacts> facts_of(const Forward<call>& forward, std::uint6
 struct Asked {
   Size size = 0;
   std::uint64_t stream = 0;
-  std::uint16_t flags = trace_flag::native;
+  std::uint16_t flags = native;
 };
+
+[[gnu::cold, gnu::noinline]] void count_refusal(const Engine& engine) {
+  refuse_allocation(current_device(engine.driver()));
+}
 
 template <Call call>
 CUresult record_allocation(const Forward<call>& forward, CUresult answer, const Asked& asked,
                            const void* given) {
+  constexpr int other_memory = trace_flag::on_host | trace_flag::managed;
+  const bool is_from_driver = (asked.flags & (native | other_memory)) == native;
+  if (answer == CUDA_ERROR_OUT_OF_MEMORY && is_from_driver) count_refusal(forward.engine());
   if (!trace_is_on()) return answer;
   TraceRecord event{.event = TraceEvent::AllocateFailed,
                     .flags = asked.flags,
@@ -58,10 +70,6 @@ CUresult record_free(const Forward<call>& forward, std::uint64_t address, const 
   record(forward, answer, event);
   return answer;
 }
-
-constexpr std::uint16_t native = trace_flag::native;
-constexpr std::uint16_t host = trace_flag::native | trace_flag::on_host;
-constexpr std::uint16_t ordered = trace_flag::stream_ordered;
 
 // Memory served by the driver is counted under its address.
 template <Call call>
