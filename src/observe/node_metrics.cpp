@@ -176,9 +176,11 @@ void MetricsPrinter::print_family(Family family) {
       return of_leases(
           [](const LeaseSample& one) -> std::optional<double> { return number(one.guarantee); });
     case Family::Limit:
-      return of_leases([](const LeaseSample& one) -> std::optional<double> {
-        if (one.limit == unlimited) return {};
-        return number(one.limit);
+      return each_holding([&](const ClientSample& client, const HoldingSample& holding) {
+        const Size of_service = holding.lease ? holding.lease->limit : unlimited;
+        const Size own = holding.figures ? holding.figures->limit : unlimited;
+        const Size limit = std::min(of_service, own);
+        if (limit != unlimited) text_.sample(place_labels(client, holding), number(limit));
       });
     case Family::Lease:
       return of_leases(

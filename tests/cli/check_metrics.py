@@ -142,6 +142,26 @@ class Figures(WebTest):
         self.assertEqual(value_of(body, "cuvmm_service_up"), 0)
         self.assertEqual(value_of(body, "cuvmm_memory_live_bytes", client="alone"), 32 * MiB)
         self.assertNotIn("cuvmm_memory_lease_bytes{", body)
+        self.assertNotIn("cuvmm_memory_limit_bytes{", body)
+
+    def test_a_limit_set_at_run_time_is_in_the_trace(self):
+        server = self.serve()
+        trace = self.path("set.trace")
+        holder = self.holder([16], "--name", "one", "--limit", "128M", "--trace", trace)
+        self.good("set", "one", "--limit", "64M", env=self.env)
+        self.assertTrue(comes_true(lambda: value_of(
+            self.metrics(server), "cuvmm_memory_limit_bytes", client="one") == 64 * MiB))
+        holder.do("assert cuda.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(96 << 20)) == 2")
+        holder.end()
+        rows = [line.split(",") for line in self.good("export", "--format", "csv", trace, "-o", "-").splitlines()]
+        self.assertEqual([int(row[11]) for row in rows if row[1] == "Limit"], [128 * MiB, 64 * MiB])
+        self.assertEqual(self.json_of("advise", "--json", trace)["limit_bytes"], 64 * MiB)
+
+    def test_a_limit_is_shown_without_the_service(self):
+        self.holder([32], "--name", "alone", "--limit", "64M")
+        self.assertTrue(comes_true(lambda: "cuvmm_memory_limit_bytes{" in self.good("metrics", env=self.env)))
+        self.assertEqual(value_of(self.good("metrics", env=self.env), "cuvmm_memory_limit_bytes", client="alone"),
+                         64 * MiB)
 
     def test_the_command_prints_what_the_service_serves(self):
         server = self.serve()
