@@ -214,6 +214,21 @@ class Advise(CliTest):
         self.assertEqual(advice["refused_allocations"], 1)
         self.assertEqual(advice["verdict"], "spill")
 
+    def test_times_in_a_table_may_count_from_1970(self):
+        path = self.path("table.csv")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("time_us,action,address,size,stream\n"
+                       "1700000000000000,segment_alloc,a0,2097152,0\n"
+                       "1700000000000001,alloc,a0,64,0\n"
+                       "1700000000500000,free_completed,a0,64,0\n")
+        self.assertEqual(self.json_of("stats", "--json", path)["duration_us"], 500_000)
+        self.assertEqual(self.json_of("replay", "--json", path)["duration_us"], 500_000)
+
+    def test_a_limit_of_one_device_is_the_limit_of_its_refusals(self):
+        trace = self.path("limited.trace")
+        cuvmm("run", "--sim=memory=64M", "--trace", trace, "--", FRAG, env={"CUDA_DEVICE_MEMORY_LIMIT_0": "32m"})
+        self.assertEqual(self.json_of("advise", "--json", trace)["limit_bytes"], 32 * MIB)
+
     def test_a_refusal_in_a_trace_of_cuvmm_limits_to_the_device_or_the_limit(self):
         native = self.json_of("advise", "--json", frag_trace("monitor"))
         self.assertGreater(native["refused_allocations"], 0)
