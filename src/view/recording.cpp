@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
 
 #include "view/log_lines.hpp"
 
@@ -35,7 +36,8 @@ Result<Recording> Recording::open(const std::string& path) {
   const LogLines lines;
   std::ifstream file{path, std::ios::binary};
   char line[longest_line];
-  std::optional<std::uint64_t> process;
+  std::map<std::uint64_t, std::vector<TraceRecord>> by_process;
+  std::size_t records = 0;
   while (file.getline(line, sizeof line) || file.gcount() > 0) {
     const bool is_whole = !file.fail();
     if (!is_whole) {
@@ -43,22 +45,29 @@ Result<Recording> Recording::open(const std::string& path) {
       file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
     }
     const auto read = is_whole ? lines.read(line) : std::nullopt;
-    if (!read || recording.log_.size() == most_log_records) {
+    if (!read || records == most_log_records) {
       ++recording.log_lines_left_out_;
       continue;
     }
-    if (!process) process = read->process;
-    if (read->process == *process && read->event) recording.log_.push_back(*read->event);
+    if (!read->event) continue;
+    by_process[read->process].push_back(*read->event);
+    ++records;
   }
-  if (recording.log_.empty()) {
+  if (by_process.empty()) {
     return Error::invalid("read log", "it contains no events; VMM_LOG_LEVEL=INFO logs them");
   }
+  // A launcher has few events, and its workers have many.
+  const auto busiest = std::max_element(
+      by_process.begin(), by_process.end(),
+      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  recording.log_ = std::move(busiest->second);
+  recording.log_processes_left_out_ = by_process.size() - 1;
   // A thread may have been overtaken between reading the clock and writing.
   std::stable_sort(recording.log_.begin(), recording.log_.end(),
                    [](const auto& a, const auto& b) { return a.time < b.time; });
   const std::uint64_t start = recording.log_.front().time;
   for (TraceRecord& record : recording.log_) record.time -= start;
-  recording.log_header_.process = *process;
+  recording.log_header_.process = busiest->first;
   return recording;
 }
 
@@ -87,8 +96,18 @@ void Recording::report() const {
 
 std::string Recording::note() const {
   if (trace_) return trace_->note();
-  if (log_lines_left_out_ == 0) return {};
-  return std::to_string(log_lines_left_out_) + " lines are not log lines and were left out";
+  std::string note;
+  if (log_processes_left_out_ > 0) {
+    note = "shows process " + std::to_string(log_header_.process) +
+           "; the log also has events of " + std::to_string(log_processes_left_out_) +
+           " other process" + (log_processes_left_out_ == 1 ? "" : "es") +
+           ", which %p in VMM_LOG_FILE would keep apart";
+  }
+  if (log_lines_left_out_ > 0) {
+    note += note.empty() ? "" : "; ";
+    note += std::to_string(log_lines_left_out_) + " lines are not log lines and were left out";
+  }
+  return note;
 }
 
 }  // namespace cuvmm::view

@@ -11,7 +11,7 @@
 namespace cuvmm::view {
 
 // A recording of a program by cuvmm: its trace, or its log, whose lines are the same events. If
-// several processes wrote to a log, only the first one's events are used.
+// several processes wrote to a log, only the events of the one with the most are used.
 class Recording {
  public:
   static Result<Recording> open(const std::string& path);
@@ -52,6 +52,7 @@ class Recording {
   TraceHeader log_header_;
   std::vector<TraceRecord> log_;
   std::uint64_t log_lines_left_out_ = 0;
+  std::size_t log_processes_left_out_ = 0;
   std::size_t at_ = 0;
   std::uint64_t read_ = 0;
   std::function<void(double)> progress_;

@@ -108,7 +108,28 @@ class Traces(CliTest):
             self.assertEqual(ran.returncode, 0, ran.stderr)
             stats = self.json_of("stats", "--json", trace)
             self.assertEqual(stats["failed_allocations"], 1)
-            self.assertLess(stats["physical_peak_bytes"], 48 << 20)
+            self.assertLess(stats["physical_peak_bytes"] or 0, 48 << 20)
+
+    def test_of_memory_that_the_driver_serves_only_the_requests_are_known(self):
+        stats = self.json_of("stats", "--json", frag_trace("monitor"))
+        self.assertIsNone(stats["physical_peak_bytes"])
+        self.assertIsNone(stats["utilisation"])
+        said = self.good("stats", frag_trace("monitor"))
+        self.assertIn("peak requested of the driver", said)
+        self.assertNotIn("physical", said)
+
+    def test_of_a_log_of_several_processes_the_busiest_is_shown(self):
+        log = self.path("several.log")
+        lines = ["cuvmm[41] WARNING 90 hello", "cuvmm[41] INFO 91 reserve address=0x10 size=64",
+                 *(f"cuvmm[42] INFO {100 + i} allocate address={64 * i:#x} size=8" for i in range(1, 4)),
+                 "cuvmm[43] INFO 105 allocate address=0x10 size=8"]
+        with open(log, "w", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
+        finished = cuvmm("stats", "--json", log)
+        self.assertEqual(json.loads(finished.stdout)["process"], 42)
+        self.assertEqual(json.loads(finished.stdout)["allocations"], 3)
+        self.assert_one_line(finished.stderr)
+        self.assertRegex(text(finished.stderr), "shows process 42; .* 2 other processes.*%p in VMM_LOG_FILE")
 
     def test_of_many_arenas_only_the_largest_are_listed(self):
         trace = self.path("pools.trace")
