@@ -17,6 +17,7 @@ MemoryCounters DeviceHoldings::counters(int ordinal) const {
     counters.requested_live += pool.used();
     counters.moved += pool.moved();
   });
+  counters.requested_live += there->store().requested();
   counters.mapped_free = mapped_free(ordinal);
   counters.native = there->budget().native_bytes();
   counters.chunks = there->chunk_counters();

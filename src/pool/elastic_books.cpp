@@ -7,6 +7,17 @@
 
 namespace cuvmm {
 
+// The bytes lie at the places as the pool's memory does, which is exact for a pool with one place.
+void ElasticPool::count_requested() {
+  const FreeBytes& unallocated = bytes_.unallocated();
+  const auto allocated = static_cast<double>(unallocated.capacity() - unallocated.free_bytes());
+  for (std::size_t i = 0; i < requested_at_.size(); ++i) {
+    const double share =
+        physical_ == 0 ? 0 : static_cast<double>(physical_at_[i]) / static_cast<double>(physical_);
+    requested_at_[i].set(static_cast<Size>(share * allocated));
+  }
+}
+
 void ElasticPool::recount() {
   const Size before = physical_;
   physical_ = 0;
@@ -18,6 +29,7 @@ void ElasticPool::recount() {
   ground_->mapping.for_each(count);
   for (const MappedChunk& parked : parked_) count(parked);
   if (quota_ != nullptr && before > physical_) quota_->give_back(before - physical_);
+  count_requested();
   if (state_ != State::Active) return;
   for (const Stretch& taken : bytes_.unallocated().taken_in({0, bytes_.unallocated().capacity()})) {
     if (!ground_->mapping.covers(taken)) is_damaged_ = true;

@@ -344,6 +344,7 @@ Result<PoolCompaction> ElasticPool::compact() {
         return changed.error();
       }
       carry_out(plan, gone);
+      count_requested();
       done.physical_released = before - std::min(before, physical_);
       done.moves = plan.moves;
     }

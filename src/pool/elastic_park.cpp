@@ -55,6 +55,7 @@ Result<Activation> ElasticPool::unpark() {
   release.keep();
   parked_.clear();
   state_ = State::Active;
+  count_requested();
   return parked_is_lost_ ? Activation::Lost : Activation::Kept;
 }
 
@@ -68,6 +69,7 @@ Size ElasticPool::drop_parked() {
   const Size freed = physical_;
   physical_ = 0;
   physical_at_.assign(physical_at_.size(), 0);
+  count_requested();
   if (quota_ != nullptr) quota_->give_back(freed);
   return freed;
 }
@@ -137,6 +139,7 @@ void ElasticPool::close() {
   if (quota_ != nullptr) quota_->give_back(physical_);
   physical_ = 0;
   physical_at_.assign(physical_at_.size(), 0);
+  count_requested();
 }
 
 }  // namespace cuvmm

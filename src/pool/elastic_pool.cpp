@@ -70,7 +70,10 @@ ElasticPool::ElasticPool(std::shared_ptr<const PoolPlaces> places, const Setting
       ground_(std::move(ground)),
       fences_(std::make_shared<Fences>(places_->driver())),
       bytes_(capacity, places_->granule()),
-      physical_at_(places_->count()) {}
+      physical_at_(places_->count()) {
+  requested_at_.reserve(places_->count());
+  for (std::size_t i = 0; i < places_->count(); ++i) requested_at_.emplace_back(places_->store(i));
+}
 
 ElasticPool::~ElasticPool() {
   close();
@@ -286,6 +289,7 @@ Result<void> ElasticPool::place(Stretch stretch, AllocationTraits traits) {
   bytes_.take(stretch);
   if (traits.movable == Movable::Yes) movable_.emplace(stretch.offset, stretch.size);
   if (traits.evictable == Evictable::Yes) evictable_.emplace(stretch.offset, stretch.size);
+  count_requested();
   return {};
 }
 
@@ -330,6 +334,7 @@ Result<Size> ElasticPool::remove(Stretch stretch, Reuse when) {
   when == Reuse::AtOnce ? bytes_.give(stretch) : bytes_.evict(stretch);
   forget_marks(movable_, stretch);
   forget_marks(evictable_, stretch);
+  count_requested();
   return freed;
 }
 

@@ -192,6 +192,8 @@ class ElasticPool {
       places->release_beyond(before);
     }};
   }
+  // Updates the store's figures after a change of what is allocated or where it lies.
+  void count_requested();
   // Recomputes what is really held, after a change failed and perhaps its undo too.
   void recount();
   Result<void> copy_into(const Granules& granules, const std::vector<ChunkRef>& chunks);
@@ -227,7 +229,8 @@ class ElasticPool {
   std::map<Size, Size> evictable_;  // the same
   std::vector<Size> physical_at_;   // by place
   Size physical_ = 0;
-  std::vector<MappedChunk> parked_;  // while it is parked and they have not been dropped
+  std::vector<RequestedBytes> requested_at_;  // by place
+  std::vector<MappedChunk> parked_;           // while it is parked and they have not been dropped
   bool parked_is_lost_ = false;
   // The driver refused an undo: some allocated granule has no memory, or a free one has some.
   bool is_damaged_ = false;

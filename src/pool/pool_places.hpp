@@ -53,7 +53,7 @@ class PoolPlaces {
   std::size_t count() const { return places_.size(); }
   Location location(std::size_t index) const { return places_[index].location; }
   std::size_t index_of(Location location) const;
-  const ChunkStore& store(std::size_t index) const { return *places_[index].store; }
+  ChunkStore& store(std::size_t index) const { return *places_[index].store; }
 
   // A chunk for each granule, in their order: all or none; on failure, chunks created on the way
   // are released. The Error says in `asked` how many bytes were wanted, and in `available` how many

@@ -63,7 +63,8 @@ Resizable::Resizable(const Driver& driver, DeviceMemory& device, Size most, Rese
       device_(device),
       most_(most),
       addresses_(std::move(addresses)),
-      mapping_(Mapping::of(addresses_)) {}
+      mapping_(Mapping::of(addresses_)),
+      requested_(device.store()) {}
 
 Resizable::~Resizable() {
   registration_ = {};
@@ -81,6 +82,11 @@ Size Resizable::size() const {
 Size Resizable::physical_bytes() const {
   const Holding holding{lock_};
   return mapping_.mapped_bytes();
+}
+
+void Resizable::set_size(Size size) {
+  size_ = size;
+  requested_.set(size);
 }
 
 // The chunks are adjacent, starting at the first byte.
@@ -151,7 +157,7 @@ Result<void> Resizable::grow(Size size) {
       if (end >= wanted) {
         // Memory that was to go once a stream has passed is needed again.
         for (Shrink& shrink : shrinks_) shrink.keep = std::max(shrink.keep, wanted);
-        size_ = std::max(size_, size);
+        set_size(std::max(size_, size));
         return {};
       }
     }
@@ -174,7 +180,7 @@ Result<void> Resizable::grow(Size size) {
     TRY(plan.commit());
     release.keep();
     for (Shrink& shrink : shrinks_) shrink.keep = std::max(shrink.keep, wanted);
-    size_ = std::max(size_, size);
+    set_size(std::max(size_, size));
     return {};
   }
 }
@@ -199,7 +205,7 @@ Result<void> Resizable::shrink_now(Size size) {
     Size& keep = shrinks_.back().keep;
     keep = std::min(keep, whole(size));
   }
-  size_ = size;
+  set_size(size);
   return {};
 }
 
@@ -219,7 +225,7 @@ Result<void> Resizable::shrink_after(Size size, CUstream stream) {
   }
   const Holding holding{lock_};
   shrinks_.push_back({whole(size), context, event});
-  size_ = size;
+  set_size(size);
   (void)settle();
   return {};
 }

@@ -53,6 +53,7 @@ class Resizable final : private ReclaimClient {
   Result<void> shrink_after(Size size, CUstream stream);
 
   // Under the lock.
+  void set_size(Size size);
   Size mapped_end() const;
   Result<void> release_mapping_beyond(Size keep);
   Size settle();
@@ -66,6 +67,7 @@ class Resizable final : private ReclaimClient {
   mutable Lock lock_{LockOrder::Resizable};  // guards what follows
   Mapping mapping_;
   Size size_ = 0;
+  RequestedBytes requested_;
   std::vector<Shrink> shrinks_;  // in the order of the requests
 
   ReclaimRegistration registration_;  // ends first

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/lock.hpp"
@@ -85,6 +87,9 @@ class ChunkStore {
 
   [[nodiscard]] ReclaimRegistration add_client(ReclaimClient& client, int order);
 
+  // The bytes that the program requested of all RequestedBytes over this store.
+  Size requested() const { return requested_.load(std::memory_order_relaxed); }
+
   ChunkCounters counters(Location where) const;
   // nullptr if the store does not serve the location.
   Budget* budget(Location where) const;
@@ -93,8 +98,30 @@ class ChunkStore {
   void check() const { must_hold(violation()); }
 
  private:
+  friend class RequestedBytes;
   class Impl;
   std::shared_ptr<Impl> impl_;  // outlives the store while chunks are in use
+  std::atomic<Size> requested_{0};
+};
+
+// What the program has requested of a pool or buffer that maps a store's chunks itself: how much of
+// the store's memory in use holds something. The store must outlive it.
+class RequestedBytes {
+ public:
+  explicit RequestedBytes(ChunkStore& store) : store_(&store) {}
+  RequestedBytes(RequestedBytes&& other) noexcept
+      : store_(other.store_), bytes_(std::exchange(other.bytes_, 0)) {}
+  RequestedBytes& operator=(RequestedBytes&&) = delete;
+  ~RequestedBytes() { set(0); }
+
+  // Not thread-safe.
+  void set(Size now) {
+    store_->requested_.fetch_add(now - std::exchange(bytes_, now), std::memory_order_relaxed);
+  }
+
+ private:
+  ChunkStore* const store_;
+  Size bytes_ = 0;
 };
 
 }  // namespace cuvmm

@@ -12,9 +12,11 @@ import sys
 import time
 import unittest
 
-from cli_support import CUVMM, cuvmm, main, text
+from cli_support import BUILD, CUVMM, cuvmm, main, text
 from top_support import HOLDER, TopTest
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LIBRARY = os.path.join(os.path.abspath(BUILD), "lib", "libcuvmm.so")
 MiB = 1 << 20
 # Offsets in the file: of all after the publisher's magic, version, process and namespace, and of
 # the answer, which begins with the checksum of its rest.
@@ -114,6 +116,18 @@ class Figures(TopTest):
         one = self.seen()[holder.number]
         self.assertGreaterEqual(one["spilled_bytes"], 60 * MiB)
         self.assertLessEqual(one["physical_bytes"], 64 * MiB)
+
+    def test_pools_and_buffers_of_the_library_are_live(self):
+        holder = self.holder([], PYTHONPATH=os.path.join(ROOT, "python"), CUVMM_LIBRARY=LIBRARY)
+        holder.do("import cuvmm; pool = cuvmm.ElasticPool(64 << 20); part = pool.allocate(24 << 20)")
+        self.assertEqual(self.seen()[holder.number]["live_bytes"], 24 * MiB)
+        self.assertEqual(self.seen()[holder.number]["utilisation"], 1)
+        holder.do("buffer = cuvmm.ResizableBuffer(64 << 20); buffer.resize(16 << 20)")
+        self.assertEqual(self.seen()[holder.number]["live_bytes"], 40 * MiB)
+        holder.do("pool.deallocate(part); buffer.resize(8 << 20)")
+        self.assertEqual(self.seen()[holder.number]["live_bytes"], 8 * MiB)
+        holder.do("pool.allocate(4 << 20); pool.close(); buffer.close()")
+        self.assertEqual(self.seen()[holder.number]["live_bytes"], 0)
 
     def test_monitored_memory_is_not_counted(self):
         holder = self.holder([8], "--mode", "monitor")
