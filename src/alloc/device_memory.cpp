@@ -40,7 +40,8 @@ Result<void> DeviceMemory::probe(const Driver& driver) {
   const int by_fd = device_attribute_or(
       0, driver, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, ordinal_);
   exportable_ = by_fd != 0 ? Export::Yes : Export::No;
-  budget_ = std::make_shared<LeasedBudget>(settings_.limit_of(ordinal_, memory_));
+  budget_ = std::make_shared<LeasedBudget>(settings_.limit_of(ordinal_, memory_),
+                                           static_cast<std::int16_t>(ordinal_));
   CUuuid uuid{};
   if (driver.cuDeviceGetUuid(&uuid, ordinal_) == CUDA_SUCCESS) {
     std::memcpy(uuid_.data(), uuid.bytes, uuid_.size());

@@ -256,6 +256,7 @@ Size memory_when_refused(const ReplayTrace& trace) {
   for (const RefusedAllocation& refusal : trace.refusals) {
     const Size held = std::max(static_cast<Size>(refusal.reserved), refusal.live);
     auto had = refusal.available ? saturating_sum(held, *refusal.available) : trace.memory;
+    if (refusal.limit) had = std::min(had.value_or(unlimited), *refusal.limit);
     if (!had) continue;
     *had -= std::min(refusal.own_chunks, *had);
     most = std::max(most.value_or(0), *had);

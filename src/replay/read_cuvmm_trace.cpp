@@ -3,9 +3,9 @@
 #include <optional>
 #include <unordered_map>
 
-#include "base/text.hpp"
 #include "replay/read_trace.hpp"
 #include "trace/context_ends.hpp"
+#include "trace/limits.hpp"
 #include "trace/program_chunk_walk.hpp"
 #include "trace/reader.hpp"
 #include "trace/refusals.hpp"
@@ -22,19 +22,11 @@ bool is_request(const TraceRecord& record) {
          (record.event == TraceEvent::Allocate && is_device_memory(record));
 }
 
-// The memory that the device had for the program. Without serving, nothing obeys the limit.
 std::optional<Size> memory_of(const TraceHeader& header, std::int16_t ordinal) {
-  std::optional<Size> memory;
   for (const TraceDevice& device : header.facts.devices) {
-    if (device.ordinal == ordinal && device.memory != 0) memory = device.memory;
+    if (device.ordinal == ordinal && device.memory != 0) return device.memory;
   }
-  if (!equal_in_any_case(header.mode, "vmm")) return memory;
-  for (const TraceOption& option : header.options) {
-    if (option.name != "VMM_LIMIT" || !memory) continue;
-    const auto limit = SizeLimit::parse(option.value);
-    if (limit) memory = std::min(*memory, limit->of(*memory));
-  }
-  return memory;
+  return {};
 }
 
 }  // namespace
@@ -45,6 +37,7 @@ Result<ReplayTrace> read_cuvmm_trace(const std::string& path) {
   std::optional<std::int16_t> device;
   ContextEnds context_ends;
   ProgramChunkWalk program_chunks{std::nullopt};
+  TraceLimits limits{reader.header()};
   std::unordered_map<std::uint64_t, std::uint32_t> contexts;  // of blocking memory, by address
   while (const TraceRecord* record = reader.next()) {
     const std::uint64_t time_us = record->time / 1000;
@@ -55,6 +48,7 @@ Result<ReplayTrace> read_cuvmm_trace(const std::string& path) {
       });
     }
     program_chunks.add(*record);
+    limits.add(*record);
     if (is_request(*record)) {
       if (!device) device = record->device;
       if (record->device != *device) {
@@ -73,11 +67,13 @@ Result<ReplayTrace> read_cuvmm_trace(const std::string& path) {
                         .kind = kind_of(*record)});
       if (kind_of(*record) == Kind::Blocking) contexts[record->address] = record->context;
     } else if (is_refused_allocation(*record)) {
-      builder.refuse({.time_us = time_us,
-                      .size = record->size,
-                      .stream = record->stream,
-                      .kind = kind_of(*record)},
-                     {}, program_chunks.bytes_on(record->device));
+      builder.refuse(
+          {.time_us = time_us,
+           .size = record->size,
+           .stream = record->stream,
+           .kind = kind_of(*record)},
+          {}, program_chunks.bytes_on(record->device),
+          limits.of(record->device, memory_of(reader.header(), record->device).value_or(0)));
     } else if (record->event == TraceEvent::Free && is_device_memory(*record)) {
       builder.free(time_us, record->address);
       contexts.erase(record->address);

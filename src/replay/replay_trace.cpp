@@ -50,7 +50,8 @@ void TraceBuilder::free(std::uint64_t time_us, std::uint64_t address) {
   add(event);
 }
 
-void TraceBuilder::refuse(const Request& request, std::optional<Size> available, Size own_chunks) {
+void TraceBuilder::refuse(const Request& request, std::optional<Size> available, Size own_chunks,
+                          std::optional<Size> limit) {
   trace_.duration_us = std::max(trace_.duration_us, request.time_us);
   trace_.refusals.push_back({.before = trace_.events.size(),
                              .time_us = request.time_us,
@@ -60,7 +61,8 @@ void TraceBuilder::refuse(const Request& request, std::optional<Size> available,
                              .reserved = reserved_,
                              .live = live_bytes_,
                              .available = available,
-                             .own_chunks = own_chunks});
+                             .own_chunks = own_chunks,
+                             .limit = limit});
 }
 
 void TraceBuilder::reserve(std::int64_t more) {

@@ -47,6 +47,7 @@ struct RefusedAllocation {
   Size live = 0;                  // held by the program at that time
   std::optional<Size> available;  // free on the card besides, if it is known
   Size own_chunks = 0;            // held by the program with cuMemCreate, besides `live`
+  std::optional<Size> limit;      // on the memory of the program at that time
 };
 
 // A program's requests in time order, from any source.
@@ -64,7 +65,7 @@ struct ReplayTrace {
   std::vector<RefusedAllocation> refusals;
   bool is_expandable = false;    // PyTorch ran with expandable_segments:True
   Size reserved_peak_bytes = 0;  // the most that PyTorch held; 0: unknown
-  std::optional<Size> memory;    // that the program could have: its limit or its device's memory
+  std::optional<Size> memory;    // of the program's device
 };
 
 // Builds a trace from events that have addresses.
@@ -83,7 +84,8 @@ class TraceBuilder {
   void allocate(const Request& request);
   // Frees of memory that is not live are counted and left out.
   void free(std::uint64_t time_us, std::uint64_t address);
-  void refuse(const Request& request, std::optional<Size> available, Size own_chunks = 0);
+  void refuse(const Request& request, std::optional<Size> available, Size own_chunks = 0,
+              std::optional<Size> limit = {});
   // PyTorch took memory from the card, or gave it back.
   void reserve(std::int64_t more);
   void is_expandable() { trace_.is_expandable = true; }

@@ -47,6 +47,8 @@ void Lanes::count(Counts& counts, std::uint64_t whose, std::size_t column) {
 }
 
 bool Lanes::has_place_for(const TraceRecord& record) {
+  // A refused call started nothing, and a captured one only added to a graph.
+  if (record.result != 0 || (record.flags & trace_flag::captured) != 0) return false;
   if (record.client != 0) return record.event == TraceEvent::Issued;
   return is_operation(record.event) && record.stream != 0;
 }

@@ -10,7 +10,7 @@ namespace cuvmm::view {
 // Who did how much when: by client if the scheduler had any, otherwise by stream.
 class Lanes {
  public:
-  // Whether the record is an operation of a client or a stream.
+  // Whether the record starts an operation of a client or a stream.
   static bool has_place_for(const TraceRecord& record);
 
   explicit Lanes(std::size_t columns) : columns_(columns) {}

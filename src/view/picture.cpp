@@ -2,9 +2,11 @@
 #include "view/picture.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "base/kept_text.hpp"
+#include "trace/limits.hpp"
 #include "trace/refusals.hpp"
 #include "view/lanes.hpp"
 #include "view/mapped_memory.hpp"
@@ -34,7 +36,11 @@ bool is_about_memory(const TraceRecord& record) {
 // The first pass: collects the addresses.
 class AddressesSeen final : public MemorySink {
  public:
-  void began(const LiveBlock& block) override { spans_.add({block.address, block.end()}); }
+  void began(const LiveBlock& block) override {
+    spans_.add({block.address, block.end()});
+    ++(block.is_native() ? native_ : served_);
+  }
+  bool is_native() const { return native_ > 0 && served_ == 0; }
   void mapped(const Span& span, std::uint64_t, std::uint64_t) override { spans_.add(span); }
 
   CollapsedAddresses collapsed() const {
@@ -44,6 +50,8 @@ class AddressesSeen final : public MemorySink {
 
  private:
   SpanSet spans_;
+  std::size_t native_ = 0;
+  std::size_t served_ = 0;
 };
 
 // The second pass: paints.
@@ -100,6 +108,7 @@ class Painter final : public MemorySink {
 
   void finish(const LiveBlocks& live) {
     while (next_sample_ < samples_) sample(live);
+    if (picture_.fragmentation.size() < samples_) picture_.fragmentation.clear();
     live.for_each([&](const LiveBlock& block) {
       picture_.lasting_sizes.add(block.requested);
       paint(block, picture_.end);
@@ -167,9 +176,17 @@ class Painter final : public MemorySink {
     last_mapped_ = mapped_bytes;
   }
 
+  // 0: not known.
+  Size memory_at(std::uint64_t time) const {
+    const auto later = std::find_if(picture_.limits.begin(), picture_.limits.end(),
+                                    [&](const PictureLimit& limit) { return limit.time > time; });
+    const auto limit = later == picture_.limits.begin() ? std::nullopt : std::prev(later)->bytes;
+    if (!limit) return picture_.device_bytes;
+    return picture_.device_bytes == 0 ? *limit : std::min(picture_.device_bytes, *limit);
+  }
+
   void sample(const LiveBlocks& live) {
-    Size memory = picture_.device_bytes;
-    if (picture_.limit) memory = memory == 0 ? *picture_.limit : std::min(memory, *picture_.limit);
+    const Size memory = memory_at(time_of_sample(next_sample_));
     picture_.sample_times.push_back((static_cast<double>(next_sample_) + 0.5) * columns_a_sample());
     ++next_sample_;
     if (memory != 0) {
@@ -213,16 +230,33 @@ class Progress {
   std::uint64_t done_ = 0;
 };
 
-void describe_memory(const TraceHeader& header, Picture& picture) {
-  for (const TraceDevice& device : header.facts.devices) {
-    if (device.ordinal == picture.device) picture.device_bytes = device.memory;
+// How much memory the device has, and the limits on it until the picture ends.
+class Limits {
+ public:
+  explicit Limits(Picture& picture) : picture_(picture), limits_(picture.header) {
+    for (const TraceDevice& device : picture.header.facts.devices) {
+      if (device.ordinal == picture.device) picture.device_bytes = device.memory;
+    }
+    note(picture.begin);
   }
-  for (const TraceOption& option : header.options) {
-    if (option.name != "VMM_LIMIT") continue;
-    const auto limit = SizeLimit::parse(option.value);
-    if (limit && !limit->is_none()) picture.limit = limit->of(picture.device_bytes);
+  void add(const TraceRecord& record) {
+    if (record.event != TraceEvent::Limit) return;
+    limits_.add(record);
+    note(std::max(record.time, picture_.begin));
   }
-}
+
+ private:
+  void note(std::uint64_t time) {
+    const auto now = limits_.of(picture_.device, picture_.device_bytes);
+    auto& all = picture_.limits;
+    if (now == (all.empty() ? std::nullopt : all.back().bytes)) return;
+    if (!all.empty() && all.back().time == time) all.pop_back();
+    all.push_back({time, now});
+  }
+
+  Picture& picture_;
+  TraceLimits limits_;
+};
 
 // Finds the device to show, and the first memory event; without any, the first operation.
 Result<void> find_beginning(Recording& recording, const PictureRequest& request, Picture& picture) {
@@ -263,7 +297,7 @@ Result<Picture> take_picture(Recording& recording, const PictureRequest& request
   picture.columns = request.columns;
   picture.rows = request.rows;
   TRY(find_beginning(recording, request, picture));
-  describe_memory(recording.header(), picture);
+  Limits limits{picture};
 
   Progress progress{tell, std::max<std::uint64_t>(1, recording.record_count())};
   AddressesSeen seen;
@@ -274,6 +308,7 @@ Result<Picture> take_picture(Recording& recording, const PictureRequest& request
   const bool has_stacks = !picture.header.facts.stacks.empty();
   while (const TraceRecord* record = recording.next()) {
     first_walk.add(*record);
+    limits.add(*record);
     if (has_stacks) stacks.add(*record);
     if (is_about_memory(*record) || Lanes::has_place_for(*record)) devices.insert(record->device);
     last = std::max(last, record->time);
@@ -286,6 +321,7 @@ Result<Picture> take_picture(Recording& recording, const PictureRequest& request
   picture.device_count = devices.size();
   StackNames names{picture.header};
   picture.flames = stacks.flames(names);
+  picture.is_native = seen.is_native();
   const CollapsedAddresses addresses = seen.collapsed();
   picture.address_parts = addresses.parts();
   picture.address_bytes = addresses.size();

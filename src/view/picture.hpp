@@ -21,6 +21,12 @@ struct PictureRequest {
   std::size_t samples = 225;  // samples of fragmentation over time
 };
 
+// A limit on the device's memory that applied from a moment on.
+struct PictureLimit {
+  std::uint64_t time = 0;
+  std::optional<Size> bytes;  // nothing: no limit any more
+};
+
 // A refused request.
 struct PictureRefusal {
   std::uint64_t time = 0;
@@ -54,8 +60,9 @@ struct Picture {
   std::vector<Size> requested;
   std::vector<Size> mapped_bytes;
   std::vector<Size> physical;
-  Size device_bytes = 0;                 // 0: unknown
-  std::optional<Size> limit;             // set by VMM_LIMIT
+  bool is_native = false;  // the driver served all blocks: `physical` is what was requested of it
+  Size device_bytes = 0;   // 0: unknown
+  std::vector<PictureLimit> limits;      // in the order of time
   std::vector<PictureRefusal> refusals;  // the first hundred
   std::uint64_t refusal_count = 0;
   Size largest_refusal = 0;

@@ -63,6 +63,20 @@ json refusals_of(const Picture& picture) {
   return refusals;
 }
 
+json last_limit_of(const Picture& picture) {
+  if (picture.limits.empty() || !picture.limits.back().bytes) return nullptr;
+  return *picture.limits.back().bytes;
+}
+
+json limits_of(const Picture& picture) {
+  auto limits = json::array();
+  for (const PictureLimit& limit : picture.limits) {
+    limits.push_back(
+        {{"time_ns", limit.time}, {"bytes", limit.bytes ? json(*limit.bytes) : json(nullptr)}});
+  }
+  return limits;
+}
+
 json as_json(const Picture& picture) {
   std::string device_name;
   for (const TraceDevice& device : picture.header.facts.devices) {
@@ -78,7 +92,8 @@ json as_json(const Picture& picture) {
           {"device_count", picture.device_count},
           {"device_name", device_name},
           {"device_bytes", picture.device_bytes},
-          {"limit_bytes", picture.limit ? json(*picture.limit) : json(nullptr)},
+          {"limits", limits_of(picture)},
+          {"limit_bytes", last_limit_of(picture)},
           {"events", picture.events},
           {"begin_ns", picture.begin},
           {"end_ns", picture.end},
@@ -92,6 +107,7 @@ json as_json(const Picture& picture) {
           {"requested_bytes", picture.requested},
           {"mapped_bytes", picture.mapped_bytes},
           {"physical_bytes", picture.physical},
+          {"is_native", picture.is_native},
           {"requested_peak_bytes", picture.requested_peak},
           {"physical_peak_bytes", picture.physical_peak},
           {"refusals", refusals_of(picture)},

@@ -3,7 +3,27 @@
 
 #include <algorithm>
 
+#include "trace/record_event.hpp"
+
 namespace cuvmm {
+
+LeasedBudget::LeasedBudget(Size limit, std::int16_t device)
+    : LocalBudget(limit), own_limit_(limit), device_(device) {
+  if (limit != unlimited) record_limit();
+}
+
+void LeasedBudget::set_leased_limit(Size limit) {
+  limit = std::min(limit, own_limit_);
+  if (limit == this->limit()) return;
+  set_limit(limit);
+  record_limit();
+}
+
+void LeasedBudget::record_limit() const {
+  if (device_ == no_device) return;
+  CUVMM_TRACE(.event = TraceEvent::Limit, .device = device_, .size = limit(),
+              .other = held_bytes());
+}
 
 bool LeasedBudget::hold_leased(Size size) {
   const std::optional<Size> held = hold(size, std::min(limit(), may_hold_.load()));

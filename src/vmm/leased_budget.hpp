@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 
+#include "trace/record.hpp"
 #include "vmm/budget.hpp"
 
 namespace cuvmm {
@@ -49,14 +50,15 @@ class Lessor {
 // backs off.
 class LeasedBudget final : public LocalBudget {
  public:
-  explicit LeasedBudget(Size limit = unlimited) : LocalBudget(limit), own_limit_(limit) {}
+  // The trace shows the limits of a budget that names its device.
+  explicit LeasedBudget(Size limit = unlimited, std::int16_t device = no_device);
 
   // Call before anything is committed.
   void lease_from(Lessor& lessor) { lessor_.store(&lessor, std::memory_order_release); }
   Lessor* lessor() const { return lessor_.load(std::memory_order_acquire); }
 
   // The process's own limit remains the upper bound.
-  void set_leased_limit(Size limit) { set_limit(std::min(limit, own_limit_)); }
+  void set_leased_limit(Size limit);
   Size own_limit() const { return own_limit_; }
 
   // This and the following functions are called by one thread at a time.
@@ -86,8 +88,10 @@ class LeasedBudget final : public LocalBudget {
  private:
   bool grant(Size size) override;
   bool hold_leased(Size size);
+  void record_limit() const;
 
   const Size own_limit_;
+  const std::int16_t device_;
   std::atomic<Lessor*> lessor_{nullptr};
   std::atomic<Size> leased_{0};
   std::atomic<Size> may_hold_{0};  // leased plus native bytes

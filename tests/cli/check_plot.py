@@ -129,11 +129,24 @@ class Data(PlotTest):
         for picture, mode in zip(both["pictures"], ("monitor", "vmm")):
             stats = self.json_of("stats", "--json", frag_trace(mode))
             self.assertEqual(picture["requested_peak_bytes"], stats["live_peak_bytes"])
-            self.assertEqual(picture["physical_peak_bytes"], stats["physical_peak_bytes"])
+            self.assertEqual(stats["physical_peak_bytes"],
+                             None if mode == "monitor" else picture["physical_peak_bytes"])
+            self.assertEqual(picture["is_native"], mode == "monitor")
             self.assertEqual(sum(picture["sizes"]), stats["allocations"])
             self.assertEqual(max(picture["requested_bytes"]), picture["requested_peak_bytes"])
             self.assertEqual(len(picture["requested_bytes"]), picture["columns"])
         self.assertAlmostEqual(max(both["pictures"][0]["fragmentation"]), 1)
+
+    def test_only_a_limit_that_applied_is_drawn(self):
+        frag = os.path.join(BUILD, "bin", "frag_test")
+        for number, (mode, option, env, limits) in enumerate([
+                ("monitor", ["--limit", "16M"], {}, []), ("vmm", ["--limit", "16M"], {}, [16 << 20]),
+                ("vmm", [], {"CUDA_DEVICE_MEMORY_LIMIT_0": "24m"}, [24 << 20])]):
+            trace = self.path(f"{number}.trace")
+            cuvmm("run", "-q", "--sim=memory=64M", "--mode", mode, *option, "--trace", trace, "--", frag, env=env)
+            (picture,) = self.picture(trace)["pictures"]
+            self.assertEqual([one["bytes"] for one in picture["limits"]], limits)
+            self.assertEqual(picture["limit_bytes"], limits[0] if limits else None)
 
     def test_the_data_stays_small_for_a_long_trace(self):
         made = self.path("long.trace")
@@ -201,6 +214,22 @@ class Words(CliTest):
     def test_physical_memory_is_told_if_the_trace_has_it(self):
         self.assertNotIn("physical", self.picture().subtitle())
         self.assertIn("peak physical 2 MiB", self.picture(physical_peak_bytes=2 << 20).subtitle())
+
+    def test_requests_of_the_driver_are_not_called_physical(self):
+        fields = {"is_native": True, "physical_peak_bytes": 2 << 20}
+        own_chunks = self.picture(requested_bytes=[1 << 20], physical_bytes=[2 << 20], **fields)
+        self.assertIn("peak requested of the driver 2 MiB", own_chunks.subtitle())
+        alone = self.picture(requested_bytes=[2 << 20], physical_bytes=[2 << 20], **fields)
+        self.assertFalse(alone.has_backing)
+
+    def test_a_limit_may_change(self):
+        fields = {"begin_ns": 100, "limit_bytes": None, "device_bytes": 8 << 20}
+        picture = self.picture(limits=[{"time_ns": 200, "bytes": 2 << 20}, {"time_ns": 300, "bytes": None}], **fields)
+        self.assertEqual(picture.limit_steps(), [(0, 8 << 20), (100, 2 << 20), (200, 8 << 20)])
+        self.assertEqual(picture.limit(), (8 << 20, "limit (2 MiB to 8 MiB)"))
+        picture = self.picture(limits=[{"time_ns": 100, "bytes": 2 << 20}], **fields)
+        self.assertEqual(picture.limit(), (2 << 20, "limit (2 MiB)"))
+        self.assertEqual(self.picture(**fields).limit(), (8 << 20, "device memory (8 MiB)"))
 
     def test_a_refusal_is_shown_even_if_no_memory_was_taken(self):
         picture = self.picture(requested_peak_bytes=0, refusal_count=1, largest_refusal_bytes=1 << 30,

@@ -65,6 +65,38 @@ TEST(Picture, BeginsWhereMemoryIsTaken) {
   EXPECT_EQ(picture.end, 1'000'901U);
 }
 
+TEST(Picture, CountsOnlyOperationsThatWereStarted) {
+  const auto launch = [](std::int16_t result, std::uint16_t flags) {
+    return TraceRecord{.time = 10,
+                       .event = TraceEvent::Launch,
+                       .flags = flags,
+                       .device = 0,
+                       .result = result,
+                       .stream = 1};
+  };
+  const Picture picture = picture_of({allocated(0, base, MiB), launch(0, 0), launch(1, 0),
+                                      launch(0, trace_flag::captured), freed(1000, base)},
+                                     {.samples = 1});
+  ASSERT_EQ(picture.lanes.size(), 1U);
+  EXPECT_EQ(picture.lanes[0].operations[0], 1U);
+}
+
+TEST(Picture, FollowsTheLimitOfItsDevice) {
+  const auto limit = [](std::uint64_t time, std::int16_t device, Size bytes) {
+    return TraceRecord{.time = time, .event = TraceEvent::Limit, .device = device, .size = bytes};
+  };
+  const Picture picture =
+      picture_of({limit(5, 0, 32 * MiB), allocated(10, base, MiB), limit(20, 0, 16 * MiB),
+                  limit(30, 1, 8 * MiB), limit(40, 0, unlimited), freed(1000, base)});
+  ASSERT_EQ(picture.limits.size(), 3U);
+  EXPECT_EQ(picture.limits[0].time, 10U);
+  EXPECT_EQ(picture.limits[0].bytes, 32 * MiB);
+  EXPECT_EQ(picture.limits[1].time, 20U);
+  EXPECT_EQ(picture.limits[1].bytes, 16 * MiB);
+  EXPECT_EQ(picture.limits[2].time, 40U);
+  EXPECT_EQ(picture.limits[2].bytes, std::nullopt);
+}
+
 TEST(Picture, MarksRefusals) {
   const Picture picture =
       picture_of({allocated(0, base, MiB),

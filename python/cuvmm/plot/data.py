@@ -40,7 +40,10 @@ def printable(text):
 class Picture:
     """One downsampled trace. The fields of the format are attributes."""
 
-    device_count = 1  # data written by 0.2.0 lacks it
+    # Data written by 0.2.0 lacks these.
+    device_count = 1
+    is_native = False
+    limits = ()
 
     def __init__(self, fields):
         self.__dict__.update(fields)
@@ -58,8 +61,17 @@ class Picture:
 
     @property
     def has_backing(self):
-        """Whether the trace tells what memory backs the addresses: PyTorch's and RMM's do not."""
+        """Whether the trace tells what memory backs the addresses.
+
+        PyTorch's and RMM's do not, nor does the driver tell how much it takes for its allocations.
+        """
+        if self.is_native and self.physical_bytes == self.requested_bytes:
+            return False
         return self.physical_peak_bytes > 0 or max(self.mapped_bytes) > 0
+
+    @property
+    def backing_name(self):
+        return "requested of the driver" if self.is_native else "physical"
 
     @property
     def has_timeline(self):
@@ -95,7 +107,7 @@ class Picture:
         else:
             parts.append("no device memory was taken")
         if self.has_backing:
-            parts.append(f"peak physical {size(self.physical_peak_bytes)}")
+            parts.append(f"peak {self.backing_name} {size(self.physical_peak_bytes)}")
         if self.refusal_count:
             word = "allocation" if self.refusal_count == 1 else "allocations"
             parts.append(f"{self.refusal_count} {word} refused (largest {size(self.largest_refusal_bytes)})")
@@ -111,12 +123,26 @@ class Picture:
         return f"{label}: {mode}" if mode else label
 
     def limit(self):
-        """Returns (bytes, name) of the memory limit or the device's memory; None if unknown."""
-        if self.limit_bytes is not None:
-            return self.limit_bytes, f"limit ({size(self.limit_bytes)})"
-        if self.device_bytes:
-            return self.device_bytes, f"device memory ({size(self.device_bytes)})"
-        return None
+        """Returns (most bytes, name) of the limits or the device's memory; None if unknown."""
+        bounds = [bound for _, bound in self.limit_steps()]
+        if not bounds:
+            return None
+        has_limit = self.limit_bytes is not None or any(limit["bytes"] for limit in self.limits)
+        amount = " to ".join(dict.fromkeys(map(size, (min(bounds), max(bounds)))))
+        return max(bounds), f"{'limit' if has_limit else 'device memory'} ({amount})"
+
+    def limit_steps(self):
+        """Returns pairs of ns since the start and the limit from then on.
+
+        Where there is no limit, the device's memory is one.
+        """
+        steps = [(limit["time_ns"] - self.begin_ns, limit["bytes"]) for limit in self.limits]
+        if not steps and self.limit_bytes is not None:
+            steps = [(0, self.limit_bytes)]
+        if not steps or steps[0][0] > 0:
+            steps.insert(0, (0, None))
+        bounds = [(at, self.device_bytes if bound is None else bound) for at, bound in steps]
+        return [step for step in bounds if step[1]]
 
 
 def memory_bound(pictures):

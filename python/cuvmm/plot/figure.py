@@ -184,12 +184,15 @@ def timeline(axes, picture):
                       label="requested")
     if picture.has_backing:
         axes.plot(times, physical, color=style.PHYSICAL, linewidth=1.4, drawstyle="steps-post",
-                  label="physical")
+                  label=picture.backing_name)
         axes.plot(times, mapped, color=style.WASTE, linewidth=1.3, linestyle=(0, (4, 2)),
                   drawstyle="steps-post", label="mapped")
     limit = picture.limit()
     if limit:
-        axes.axhline(limit[0], color=style.LIMIT, linewidth=1.8, linestyle=":", label=limit[1])
+        steps = picture.limit_steps()
+        steps.append((picture.duration_ns, steps[-1][1]))
+        axes.plot(*zip(*steps), color=style.LIMIT, linewidth=1.8, linestyle=":",
+                  drawstyle="steps-post", label=limit[1])
     mark_refusals(axes, picture, at=0.04)
     axes.set_ylabel(f"memory ({picture.memory_unit})")
     axes.grid(axis="y", color="#DDDDDD", linewidth=0.7)

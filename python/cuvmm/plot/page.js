@@ -315,12 +315,14 @@ function memory_lines(picture) {
   const shares = picture.requested.map((_, i) => i / picture.columns);
   const lines = [{name: "requested", values: picture.requested, colour: "used", fill: "used", opacity: 0.75}];
   if (picture.has_backing) {
-    lines.unshift({name: "physical", values: picture.physical, colour: "physical", fill: "cached", opacity: 0.45});
+    lines.unshift({name: picture.backing_name, values: picture.physical, colour: "physical", fill: "cached", opacity: 0.45});
     lines.push({name: "mapped", values: picture.mapped, colour: "waste", dash: [5, 3]});
   }
   const made = lines.map((line) => ({...line, shares, steps: true}));
   if (picture.limit) {
-    made.push({name: picture.limit.name, values: [picture.limit.bytes], shares: [0], colour: "limit", dash: [2, 3]});
+    const steps = picture.limit.steps;
+    made.push({name: picture.limit.name, values: steps.map((step) => step[1]),
+               shares: steps.map((step) => step[0] / picture.duration_ns), steps: true, colour: "limit", dash: [2, 3]});
   }
   return made;
 }
@@ -471,7 +473,10 @@ function show_legend() {
     names.push(["cached", "cached (mapped, not used)", "cached"], ["unmapped", "unmapped", "unmapped"]);
   }
   if (any("has_timeline")) names.push(["used", "requested", "used"]);
-  if (any("has_backing")) names.push(["physical", "physical", "physical"], ["waste", "mapped", "dashed"]);
+  const backings = pictures.filter((one) => one.has_backing).map((one) => one.backing_name);
+  if (backings.length) {
+    names.push(["physical", [...new Set(backings)].join(" / "), "physical"], ["waste", "mapped", "dashed"]);
+  }
   const limits = pictures.filter((one) => one.has_timeline && one.limit).map((one) => one.limit.name);
   if (limits.length) names.push(["limit", [...new Set(limits)].join(" / "), "dashed"]);
   if (any("has_shares")) {
