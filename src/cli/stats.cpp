@@ -81,11 +81,12 @@ nlohmann::json as_json(const view::Recording& trace, const Summary& summary) {
                            {"failed_frees", memory.failed_frees},
                            {"live_bytes_at_end", memory.live_at_end()},
                            {"live_peak_bytes", memory.live_peak_bytes},
-                           {"physical_peak_bytes", memory.physical_peak_bytes},
+                           {"physical_peak_bytes", nullptr},
                            {"utilisation", nullptr},
                            {"spilled_peak_bytes", memory.spilled_peak_bytes},
                            {"dropped_events", trace.health().dropped},
                            {"duration_us", memory.last_time_ns / 1000}};
+  if (!memory.is_native()) object["physical_peak_bytes"] = memory.physical_peak_bytes;
   const auto used = memory.utilisation();
   if (used) object["utilisation"] = *used;
   summary.arenas.add_to(trace.header(), object);
@@ -118,7 +119,8 @@ void print_summary(const view::Recording& trace, const Summary& summary) {
   print_line("frees", memory.frees);
   if (memory.failed_frees > 0) print_line("frees refused", memory.failed_frees);
   print_line("peak of live bytes", print_size(memory.live_peak_bytes));
-  print_line("peak of physical bytes", print_size(memory.physical_peak_bytes));
+  print_line(memory.is_native() ? "peak requested of the driver" : "peak of physical bytes",
+             print_size(memory.physical_peak_bytes));
   const auto used = memory.utilisation();
   print_line("peak utilization", used ? fmt::format("{:.1f}%", 100 * *used) : "not known");
   if (memory.spilled_peak_bytes > 0) {

@@ -20,6 +20,10 @@ void TraceSummary::add(const TraceRecord& record) {
   switch (record.event) {
     case TraceEvent::Allocate:
       ++allocations;
+      if (is_device_memory(record)) {
+        ++allocations_here_;
+        if ((record.flags & trace_flag::native) != 0) ++native_allocations_;
+      }
       break;
     case TraceEvent::Free:
       if (record.address != 0) ++frees;

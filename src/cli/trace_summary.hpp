@@ -28,13 +28,19 @@ class TraceSummary final : private view::MemorySink {
   Size live_peak_bytes = 0;      // the program's device memory
   Size physical_peak_bytes = 0;  // of the devices: chunks and the driver's own allocations
   Size spilled_peak_bytes = 0;   // mapped at its addresses but not resident on their device
+  // Whether the driver served all allocations. It does not say how much memory it took for them, so
+  // physical_peak_bytes counts what was requested of it.
+  bool is_native() const {
+    return allocations_here_ == native_allocations_ && allocations_here_ > 0;
+  }
   Size live_at_end() const { return walk_.sums().requested; }
 
   // The peak of the program's bytes as a share of the peak of the memory that held them: physical
-  // and spilled. Nothing if it is not known: the program manages all of its memory itself.
+  // and spilled. Nothing if it is not known: the driver serves the program, or the program manages
+  // all of its memory itself.
   std::optional<double> utilisation() const {
     if (backed_peak_bytes_ == 0) return 0;
-    if (live_peak_bytes == 0) return {};
+    if (live_peak_bytes == 0 || is_native()) return {};
     return static_cast<double>(live_peak_bytes) / static_cast<double>(backed_peak_bytes_);
   }
 
@@ -42,6 +48,8 @@ class TraceSummary final : private view::MemorySink {
   void counted(const view::MemorySums& sums, std::uint64_t time) override;
 
   view::MemoryWalk walk_;
+  std::uint64_t allocations_here_ = 0;  // of device memory
+  std::uint64_t native_allocations_ = 0;
   Size physical_bytes_ = 0;
   Size spilled_bytes_ = 0;
   Size backed_peak_bytes_ = 0;  // physical and spilled

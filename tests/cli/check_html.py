@@ -109,7 +109,8 @@ class InABrowser(CliTest):
         self.assertEqual(self.browser.complaints(), [])
 
     def test_hovering_shows_the_values_at_the_cursor(self):
-        left, top, width, height = self.panel(0)
+        served = self.browser.value("panels.findLastIndex(p => p.title == 'addresses ever used')")
+        left, top, width, height = self.panel(served)
         self.browser.mouse("mouseMoved", left + width / 2, top + height * 0.7)
         tip = "document.querySelector('#tip')"
         self.browser.wait_for(lambda: self.browser.value(f"!{tip}.hidden"))
