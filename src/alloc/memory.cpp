@@ -191,6 +191,10 @@ Result<void> Memory::take_natively(DeviceMemory& device, Size size, const Native
   return refused;
 }
 
+void Memory::count_native_refusal() {
+  refuse_allocation(current_device(dependencies_.driver));
+}
+
 Result<Memory::Lent> Memory::lend(CUdeviceptr address, const Lending::Secret& fresh) {
   constexpr const char* doing = "lend memory";
   const auto found = held_.find_holder(address);

@@ -77,6 +77,8 @@ class Memory {  // NOLINT(clang-analyzer-optin.performance.Padding)
   using NativeAttempt = std::function<Result<void>()>;
   Result<void> take_natively(DeviceMemory& device, Size size, const NativeAttempt& attempt,
                              const NativeAttempt& elsewhere);
+  // The driver refused device memory of the current device to the program.
+  void count_native_refusal();
 
   // Call after the program has waited for work: applies the pools' release thresholds and
   // VMM_CACHE.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory that the program allocates and frees, in every form.
-#include "alloc/out_of_memory.hpp"
 #include "hook/serve.hpp"
 
 namespace cuvmm::hook {
@@ -24,8 +23,8 @@ struct Asked {
   std::uint16_t flags = native;
 };
 
-[[gnu::cold, gnu::noinline]] void count_refusal(const Engine& engine) {
-  refuse_allocation(current_device(engine.driver()));
+[[gnu::cold, gnu::noinline]] void count_refusal(Engine& engine) {
+  if (Serving* serving = engine.serving()) serving->memory.count_native_refusal();
 }
 
 template <Call call>
