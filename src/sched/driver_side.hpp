@@ -22,9 +22,10 @@ struct Batch {
   CUevent end = nullptr;
   std::uint32_t operations = 0;
   std::uint64_t estimate_ns = 0;
-  std::uint64_t kind = 0;  // of all its operations; 0 if they differ
-  std::uint64_t began_at = 0;
-  std::uint64_t queued_to = 0;  // where its end is in LaunchQueues; 0 if unknown
+  std::uint64_t kind = 0;         // of all its operations; 0 if they differ
+  std::uint64_t first_since = 0;  // since when it is its stream's first; 0 if it is not
+  bool is_held = false;           // its stream makes no progress
+  std::uint64_t queued_to = 0;    // where its end is in LaunchQueues; 0 if unknown
 };
 
 // What the scheduler needs of the driver, apart from the calls that it issues. Tests substitute

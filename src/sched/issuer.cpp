@@ -161,8 +161,8 @@ void Issuer::take_news(std::vector<Leaving>& to_leave) {
   new_lanes_.clear();
   for (Batch& batch : new_batches_) {
     if (LaneState* state = state_of(batch.lane)) {
-      state->in_flight += batch.operations;
-      in_flight_ += batch.operations;
+      state->in_flight += load_of(batch);
+      in_flight_ += load_of(batch);
       flying_.push_back(batch);
     }
   }

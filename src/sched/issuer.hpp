@@ -83,9 +83,13 @@ class Issuer {
   bool has_room_for(const LaneState& state, const Operation& operation);
   bool keeps_pace(LaneState& state, std::uint64_t now);
   bool has_stalled(const LaneState& state, std::uint64_t now) const;
-  bool has_stalled_beside_others(const LaneState& state, std::uint64_t now) const;
+  bool has_stalled_beside_others(const LaneState& state, std::uint64_t now,
+                                 std::uint64_t times_patience) const;
   bool nothing_is_done(std::uint64_t now) const;
   void let_through(LaneState& state, std::uint64_t now);
+  void find_held_streams(std::uint64_t now);
+  bool is_held(const Operation& operation) const;
+  const Batch* first_of(StreamId stream) const;
   bool is_in_flight(StreamId stream) const;
   void warn_of_long_waits(std::uint64_t now);
 
@@ -139,9 +143,10 @@ class Issuer {
   Batch batch_;  // open if it has a lane
   LaunchQueues queues_;
   CUcontext current_ = nullptr;
-  std::uint32_t in_flight_ = 0;
+  Load in_flight_;
+  Load held_;  // as much of it as is on streams that make no progress
+  std::uint32_t held_callers_ = 0;
   bool is_paced_ = false;  // whether the last choice was paced by the work of all lanes
-  std::uint64_t in_flight_ns_ = 0;
   std::uint64_t share_of_last_ = 0;
   std::uint64_t turns_ = 0;
   std::uint64_t progress_at_ = 0;  // last time that something was issued or done, or nothing waited

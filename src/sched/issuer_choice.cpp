@@ -18,15 +18,15 @@ constexpr std::uint64_t times_patience_beside_others = 50;
 void Issuer::gather(std::uint64_t now) {
   waiting_.clear();
   candidates_.clear();
-  if (in_flight_ == 0) done_at_ = now;
+  if (in_flight_.operations == 0) done_at_ = now;
   lane_states_.remove_if([](const LaneState& state) {
-    return state.in_flight == 0 && state.client().has_ended() && state.lane->is_empty();
+    return state.in_flight.operations == 0 && state.client().has_ended() && state.lane->is_empty();
   });
   for (LaneState& state : lane_states_) {
-    if (state.in_flight == 0) state.done_at = now;
+    if (state.in_flight.operations == 0) state.done_at = now;
     Operation* first = state.lane->first();
     if (first == nullptr) {
-      if (state.in_flight != 0) state.active_at = now;
+      if (state.in_flight.operations != 0) state.active_at = now;
       continue;
     }
     if (now - state.active_at > active_for_ns) {
@@ -95,18 +95,20 @@ bool Issuer::keeps_pace(LaneState& state, std::uint64_t now) {
   is_paced_ = pace.of_all;
   if (pacing_has_ended_.load(std::memory_order_relaxed)) return true;
 
-  const std::uint32_t operations =
-      (pace.of_all ? in_flight_ + callers_.load(std::memory_order_acquire) : state.in_flight);
-  const std::uint64_t ns = pace.of_all ? in_flight_ns_ : state.in_flight_ns;
-  if (operations < pace.least_operations) return true;
-  if (operations >= pace.most_operations) return false;
-  return ns + state.estimates.of(first.request.kind) <= pace.most_ns;
+  Load load = pace.of_all ? in_flight_ : state.in_flight;
+  if (pace.of_all) load.operations += callers_.load(std::memory_order_acquire);
+  // Work that makes no progress does not occupy the device. More work behind it would, later.
+  if (!is_held(first)) load -= pace.of_all ? held_ : state.held;
+  if (load.operations < pace.least_operations) return true;
+  if (load.operations >= pace.most_operations) return false;
+  return load.ns + state.estimates.of(first.request.kind) <= pace.most_ns;
 }
 
 LaneState* Issuer::decide(std::uint64_t now) {
   const ScheduleRange range{"Policy:decide"};
   for (Waiting& waiting : waiting_) {
-    if (has_stalled_beside_others(*waiting.state, now)) let_through(*waiting.state, now);
+    const std::uint64_t times = is_held(*waiting.first) ? 1 : times_patience_beside_others;
+    if (has_stalled_beside_others(*waiting.state, now, times)) let_through(*waiting.state, now);
     if (waiting.state->let_through == 0) continue;
     if (LaneState* needed = first_needed_by(*waiting.state)) {
       if (needed == waiting.state) --waiting.state->let_through;
@@ -116,23 +118,52 @@ LaneState* Issuer::decide(std::uint64_t now) {
   const Schedule policy = policy_.load(std::memory_order_relaxed);
   while (!candidates_.empty()) {
     const std::size_t best = choose(policy, candidates_, now);
-    LaneState& state = *waiting_[candidates_[best].place].state;
-    if (LaneState* needed = first_needed_by(state)) {
-      if (keeps_pace(state, now)) return needed;
-      break;  // lanes that the policy ranks lower must not overtake it
+    const Waiting& chosen = waiting_[candidates_[best].place];
+    if (LaneState* needed = first_needed_by(*chosen.state)) {
+      if (keeps_pace(*chosen.state, now)) return needed;
+      // Lanes that the policy ranks lower must not overtake it while its stream makes progress.
+      if (!is_held(*chosen.first)) break;
     }
     candidates_.erase(candidates_.begin() + static_cast<std::ptrdiff_t>(best));
   }
   for (LaneState& state : lane_states_) {
     if (has_stalled(state, now)) let_through(state, now);
   }
+  find_held_streams(now);
+  return nullptr;
+}
+
+// A stream whose work waits for the host, or for another stream, leaves the device to others.
+void Issuer::find_held_streams(std::uint64_t now) {
+  const std::uint64_t patience = in_ns(settings_.patience);
+  const bool nothing_moves = now - progress_at_ >= patience;
+  if (nothing_moves) held_callers_ = callers_.load(std::memory_order_acquire);
+  for (Batch& batch : flying_) {
+    if (batch.first_since == 0) continue;
+    const std::uint64_t waited = now - batch.first_since;
+    if (waited >= times_patience_beside_others * patience ||
+        (nothing_moves && waited >= patience + batch.estimate_ns)) {
+      batch.is_held = true;
+    }
+  }
+}
+
+bool Issuer::is_held(const Operation& operation) const {
+  const StreamState* const stream = operation.request.stream;
+  if (held_.operations == 0 || stream == nullptr) return false;
+  const Batch* const first = first_of(stream->id);
+  return first != nullptr && first->is_held;
+}
+
+const Batch* Issuer::first_of(StreamId stream) const {
+  for (const Batch& batch : flying_) {
+    if (batch.stream == stream) return &batch;
+  }
   return nullptr;
 }
 
 bool Issuer::is_in_flight(StreamId stream) const {
-  return batch_.stream == stream ||
-         std::any_of(flying_.begin(), flying_.end(),
-                     [&](const Batch& batch) { return batch.stream == stream; });
+  return batch_.stream == stream || first_of(stream) != nullptr;
 }
 
 bool Issuer::has_stalled(const LaneState& state, std::uint64_t now) const {
@@ -140,9 +171,10 @@ bool Issuer::has_stalled(const LaneState& state, std::uint64_t now) const {
 }
 
 // This lane makes no progress, although others may.
-bool Issuer::has_stalled_beside_others(const LaneState& state, std::uint64_t now) const {
-  return state.in_flight != 0 &&
-         now - state.done_at >= times_patience_beside_others * in_ns(settings_.patience) &&
+bool Issuer::has_stalled_beside_others(const LaneState& state, std::uint64_t now,
+                                       std::uint64_t times_patience) const {
+  return state.in_flight.operations != 0 &&
+         now - state.done_at >= times_patience * in_ns(settings_.patience) &&
          now - state.let_through_at >= in_ns(settings_.patience);
 }
 
@@ -160,7 +192,7 @@ bool Issuer::nothing_is_done(std::uint64_t now) const {
 // waiting for a thread that is itself blocked on the lane. Then everything in the lane is let
 // through, but in growing steps, since a long-running kernel looks the same.
 void Issuer::let_through(LaneState& state, std::uint64_t now) {
-  const bool beside_others = has_stalled_beside_others(state, now);
+  const bool beside_others = has_stalled_beside_others(state, now, times_patience_beside_others);
   const auto waiting = static_cast<std::uint32_t>(state.lane->waiting());
   if (waiting == 0) return;
   state.let_through_at = now;

@@ -42,8 +42,7 @@ void Issuer::join_batch(LaneState& state, const Request& request, std::uint64_t 
               .context = request.context,
               .stream = request.stream->id,
               .handle = request.stream->handle,
-              .kind = request.kind,
-              .began_at = now};
+              .kind = request.kind};
     if (!follows && !side_.mark_begin(batch_)) {
       batch_ = {};
       return;
@@ -55,10 +54,8 @@ void Issuer::join_batch(LaneState& state, const Request& request, std::uint64_t 
   if (batch_.kind != request.kind) batch_.kind = 0;
   ++batch_.operations;
   batch_.estimate_ns += estimate;
-  ++state.in_flight;
-  ++in_flight_;
-  state.in_flight_ns += estimate;
-  in_flight_ns_ += estimate;
+  state.in_flight += {1, estimate};
+  in_flight_ += {1, estimate};
 }
 
 // A mark costs the device some microseconds between two kernels. So a lane that nobody else waits
@@ -108,12 +105,20 @@ void Issuer::drop_batch() {
 // Batches of one stream complete in order; those of different streams in any order.
 void Issuer::look_at_device(std::uint64_t now) {
   looked_at_ = now;
+  for (LaneState& state : lane_states_) state.held = {};
+  held_callers_ = std::min(held_callers_, callers_.load(std::memory_order_acquire));
+  held_ = {.operations = held_callers_};
   for (auto place = flying_.begin(); place != flying_.end();) {
-    const StreamId stream = place->stream;
-    const bool behind = std::any_of(flying_.begin(), place,
-                                    [&](const Batch& earlier) { return earlier.stream == stream; });
-    const auto ran = behind ? std::nullopt : side_.device_time(*place);
+    const Batch* const first = first_of(place->stream);
+    const bool is_first = first == &*place;
+    const auto ran = is_first ? side_.device_time(*place) : std::nullopt;
     if (!ran) {
+      if (is_first && place->first_since == 0) place->first_since = now;
+      LaneState* const state = first->is_held ? state_of(place->lane) : nullptr;
+      if (state != nullptr) {
+        state->held += load_of(*place);
+        held_ += load_of(*place);
+      }
       ++place;
       continue;
     }
@@ -126,13 +131,11 @@ void Issuer::look_at_device(std::uint64_t now) {
 void Issuer::is_done(Batch& batch, std::uint64_t ran, std::uint64_t now) {
   progress_at_ = now;
   done_at_ = now;
-  in_flight_ -= batch.operations;
-  in_flight_ns_ -= batch.estimate_ns;
+  in_flight_ -= load_of(batch);
   batch.lane->client().count_device_time(ran);
   LaneState* state = state_of(batch.lane);
   if (state == nullptr || batch.operations == 0) return;
-  state->in_flight -= batch.operations;
-  state->in_flight_ns -= batch.estimate_ns;
+  state->in_flight -= load_of(batch);
   state->active_at = now;
   state->done_at = now;
   state->next_to_let_through = 1;

@@ -40,7 +40,7 @@ void Issuer::warn_of_long_waits(std::uint64_t now) {
       CUVMM_LOG(Warning,
                 "scheduler: the lane of client '%s' on device %d has waited %.1f s with %s, for "
                 "%u operations in flight",
-                client, device_, seconds, call, in_flight_ + callers_.load());
+                client, device_, seconds, call, in_flight_.operations + callers_.load());
     }
   }
 }

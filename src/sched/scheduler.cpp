@@ -221,8 +221,7 @@ Scheduler::Turn::Turn(Scheduler& scheduler, Client& client, Request request)
             .stream = request.stream->id,
             .handle = request.stream->handle,
             .operations = 1,
-            .kind = request.kind,
-            .began_at = now_ns()};
+            .kind = request.kind};
   is_marked_ = scheduler.side_.mark_begin(batch_);
 }
 

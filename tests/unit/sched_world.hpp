@@ -24,9 +24,8 @@ class SerialDevice final : public DriverSide {
   void make_current(CUcontext context) override { current_ = context; }
   CUcontext current() const { return current_; }
 
-  bool mark_begin(Batch& batch) override {
+  bool mark_begin(Batch&) override {
     ++begins;
-    batch.began_at = now_ns();
     return true;
   }
   bool mark_end(Batch& batch) override {
@@ -38,7 +37,7 @@ class SerialDevice final : public DriverSide {
     return true;
   }
   std::optional<std::uint64_t> device_time(Batch& batch) override {
-    if (is_stuck) return std::nullopt;
+    if (is_stuck || batch.stream == stuck_stream) return std::nullopt;
     if (now_ns() < reinterpret_cast<std::uint64_t>(batch.end)) return std::nullopt;
     completed += batch.operations;
     return batch.operations * batch.kind;
@@ -53,6 +52,8 @@ class SerialDevice final : public DriverSide {
 
   // Nothing completes any more, as if kernels were waiting for something.
   std::atomic<bool> is_stuck{false};
+  // Nothing on this stream does.
+  std::atomic<StreamId> stuck_stream{no_stream};
 
  private:
   std::atomic<CUcontext> current_{nullptr};
