@@ -28,13 +28,15 @@ Scheduler::~Scheduler() {
   park(longest_park);
 }
 
+void Scheduler::add_last_positions(const Client& client, std::vector<QueuePosition>& last) {
+  for (int device = 0; device < most_scheduled_devices; ++device) {
+    if (Lane* lane = client.lane(device)) last.push_back({lane, lane->submitted()});
+  }
+}
+
 std::vector<QueuePosition> Scheduler::last_positions() const {
   std::vector<QueuePosition> last;
-  for (const auto& client : clients_) {
-    for (int device = 0; device < most_scheduled_devices; ++device) {
-      if (Lane* lane = client->lane(device)) last.push_back({lane, lane->submitted()});
-    }
-  }
+  for (const auto& client : clients_) add_last_positions(*client, last);
   return last;
 }
 
@@ -78,8 +80,7 @@ Client& Scheduler::create_client(std::string name, int priority, int weight) {
     name.resize(length);
     name += " " + std::to_string(number);
   }
-  const auto id = static_cast<ClientId>(clients_.size() + 1);
-  clients_.push_back(std::make_unique<Client>(std::move(name), priority, weight, id));
+  clients_.push_back(std::make_unique<Client>(std::move(name), priority, weight, ++last_client_));
   trace_client_began(*clients_.back());
   return *clients_.back();
 }
@@ -90,15 +91,18 @@ void Scheduler::end_client(Client& client) {
     const Holding holding{lock_};
     if (client.has_ended()) return;
     client.end();
-    for (int device = 0; device < most_scheduled_devices; ++device) {
-      if (Lane* lane = client.lane(device)) last.push_back({lane, lane->submitted()});
-    }
+    add_last_positions(client, last);
   }
   wait_for(last);
   for (const QueuePosition& position : last) position.lane->give_room_back();
   Client* expected = &client;
   of_all_threads_.compare_exchange_strong(expected, nullptr);
   trace_client_ended(client);
+  const Holding holding{lock_};
+  const auto place = std::find_if(clients_.begin(), clients_.end(),
+                                  [&](const auto& known) { return known.get() == &client; });
+  ended_.push_back(std::move(*place));
+  clients_.erase(place);
 }
 
 std::vector<Client*> Scheduler::clients() const {
@@ -110,9 +114,10 @@ std::vector<Client*> Scheduler::clients() const {
 
 Client* Scheduler::client(ClientId id) const {
   const Holding holding{lock_};
-  if (id == no_client || id > clients_.size()) return nullptr;
-  Client* found = clients_[id - 1].get();
-  return found->has_ended() ? nullptr : found;
+  for (const auto& client : clients_) {
+    if (client->id() == id && !client->has_ended()) return client.get();
+  }
+  return nullptr;
 }
 
 Client* Scheduler::client_of_this_thread() const {

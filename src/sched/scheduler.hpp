@@ -38,7 +38,7 @@ class Scheduler {
   // When it returns, everything that the client submitted has been issued. Threads bound to it fall
   // back to the client for all threads, if any.
   void end_client(Client& client);
-  std::vector<Client*> clients() const;
+  std::vector<Client*> clients() const;  // that have not ended
   // nullptr if there is no such client, or it has ended.
   Client* client(ClientId id) const;
 
@@ -111,7 +111,9 @@ class Scheduler {
   void context_ended(CUcontext context);
 
  private:
+  static void add_last_positions(const Client& client, std::vector<QueuePosition>& last);
   std::vector<QueuePosition> last_positions() const;  // of all lanes; requires the lock
+  std::vector<QueuePosition> last_of_all_lanes() const;
   std::vector<QueuePosition> refuse_from_here();
   Lane* lane_of(Client& client, int device);
   Lane* make_lane(Client& client, int device);
@@ -126,7 +128,6 @@ class Scheduler {
     Lane::publish(operation);
     issuer_of(lane.device())->look_at(lane, number);
   }
-  std::vector<QueuePosition> last_of_all_lanes();
   void wait_for(const QueuePosition& position);
   void wait_for(const std::vector<QueuePosition>& positions) {
     for (const QueuePosition& position : positions) wait_for(position);
@@ -143,7 +144,9 @@ class Scheduler {
 
   mutable Lock lock_{LockOrder::Schedule};  // guards what follows
   Order order_;
-  std::vector<std::unique_ptr<Client>> clients_;  // also ended ones: their lanes may be queried
+  std::vector<std::unique_ptr<Client>> clients_;
+  std::vector<std::unique_ptr<Client>> ended_;  // and drained: their lanes may still be queried
+  ClientId last_client_ = no_client;
   std::vector<std::unique_ptr<Issuer>> owned_issuers_;
   std::uint64_t last_order_ = 0;
 };

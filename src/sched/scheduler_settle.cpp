@@ -61,15 +61,9 @@ void Scheduler::settle_graphs() {
   wait_for(positions);
 }
 
-std::vector<QueuePosition> Scheduler::last_of_all_lanes() {
-  std::vector<QueuePosition> positions;
+std::vector<QueuePosition> Scheduler::last_of_all_lanes() const {
   const Holding holding{lock_};
-  for (const auto& client : clients_) {
-    for (int device = 0; device < most_scheduled_devices; ++device) {
-      if (Lane* lane = client->lane(device)) positions.push_back({lane, lane->submitted()});
-    }
-  }
-  return positions;
+  return last_positions();
 }
 
 void Scheduler::settle_all() {

@@ -214,6 +214,19 @@ TEST_F(Scheduling, AClientsEndDrainsItsLane) {
   EXPECT_EQ(submit(client, on(stream), 99), Taken::No);
 }
 
+// Each call that waits for all lanes looks at every client.
+TEST_F(Scheduling, EndedClientsAreNotLookedAt) {
+  Scheduler& scheduler = start();
+  const StreamState& stream = streams_.add();
+  Client& stays = scheduler.create_client("stays", 0, 1);
+  for (int i = 0; i < 10; ++i) {
+    Client& ends = scheduler.create_client("ends", 0, 1);
+    submit(ends, on(stream), i);
+    scheduler.end_client(ends);
+  }
+  EXPECT_EQ(scheduler.clients(), std::vector<Client*>{&stays});
+}
+
 TEST_F(Scheduling, WorkOfDeadThreadsIsStillIssued) {
   Scheduler& scheduler = start();
   Client& client = scheduler.create_client("ann", 0, 1);
