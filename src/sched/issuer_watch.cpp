@@ -20,10 +20,12 @@ void Issuer::warn_of_long_waits(std::uint64_t now) {
   for (const Waiting& waiting : waiting_) {
     LaneState& state = *waiting.state;
     const Operation& first = *waiting.first;
-    if (now - std::min(now, first.submitted_at) < longest) continue;
+    // After a stall, what it held up has waited for long too, but goes on.
+    const std::uint64_t waited = now - std::min(now, std::max(first.submitted_at, state.issued_at));
+    if (waited < longest) continue;
     if (state.warned_of == first.number) continue;
     state.warned_of = first.number;
-    const double seconds = static_cast<double>(now - first.submitted_at) / 1e9;
+    const double seconds = static_cast<double>(waited) / 1e9;
     const auto missing =
         std::find_if(first.after.begin(), first.after.end(),
                      [](const QueuePosition& position) { return !position.is_issued(); });

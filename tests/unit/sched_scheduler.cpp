@@ -375,6 +375,12 @@ TEST_F(Scheduling, ARefusalIsReportedOnceAtTheNextWait) {
   EXPECT_EQ(scheduler.failures().take_of_stream(stream.id), CUDA_SUCCESS);
 }
 
+// To the captured standard error.
+bool is_anything_said() {
+  struct stat captured {};
+  return ::fstat(STDERR_FILENO, &captured) == 0 && captured.st_size != 0;
+}
+
 TEST_F(Scheduling, TheWatchdogNamesTheLaneThatWaits) {
   Scheduler& scheduler = start({.watchdog = Duration{20'000}});
   Client& client = scheduler.create_client("sleeper", 0, 1);
@@ -385,10 +391,6 @@ TEST_F(Scheduling, TheWatchdogNamesTheLaneThatWaits) {
   testing::internal::CaptureStderr();
   detail::look_at_standard_error();
   std::thread opener{[&] {
-    const auto is_anything_said = [] {
-      struct stat captured {};
-      return ::fstat(STDERR_FILENO, &captured) == 0 && captured.st_size != 0;
-    };
     EXPECT_TRUE(soon(is_anything_said));
     door.open();
   }};
@@ -397,6 +399,22 @@ TEST_F(Scheduling, TheWatchdogNamesTheLaneThatWaits) {
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("lane of client 'sleeper'"), std::string::npos) << said;
   EXPECT_NE(said.find("cuLaunchKernel"), std::string::npos) << said;
+}
+
+// Everything in the lane has waited for as long by then.
+TEST_F(Scheduling, TheWatchdogReportsAStallOnce) {
+  Scheduler& scheduler = start({.capacity = 4096, .watchdog = Duration{1'000'000}});
+  Client& client = scheduler.create_client("ann", 0, 1);
+  const StreamState& stream = streams_.add();
+  testing::internal::CaptureStderr();
+  detail::look_at_standard_error();
+  device_.is_stuck = true;
+  for (int i = 0; i < 2000; ++i) submit(client, on(stream, 100'000), i);
+  EXPECT_TRUE(soon(is_anything_said));
+  device_.is_stuck = false;
+  EXPECT_TRUE(soon([&] { return issued_.count() == 2000; }));
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 
 // The lane that waits for another device counts as waiting, so its issuing thread rests meanwhile.
@@ -413,10 +431,6 @@ TEST_F(Scheduling, TheWatchdogNamesTheLaneOfAnotherDevice) {
   submit(far, on(there), door);
   submit(far, records(event, there), 1);
   submit(near, waits_for(event, here), 2);
-  const auto is_anything_said = [] {
-    struct stat captured {};
-    return ::fstat(STDERR_FILENO, &captured) == 0 && captured.st_size != 0;
-  };
   EXPECT_TRUE(soon(is_anything_said, 2'000));
   door.open();
   scheduler.settle_all();
