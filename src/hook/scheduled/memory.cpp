@@ -3,6 +3,7 @@
 // queued work can know of the new memory yet. Frees keep their place in the stream, or wait for
 // everything queued.
 #include "hook/scheduled/dispatch_mode.hpp"
+#include "hook/scheduled/memory_of_call.hpp"
 #include "hook/scheduled/queued_calls.hpp"
 
 namespace cuvmm::hook {
@@ -17,14 +18,9 @@ CUresult allocate(const Forward<call>& forward, Arguments... arguments) {
   return make_now(forward, arguments...);
 }
 
-std::optional<AllocationFacts> held(Engine& engine, CUdeviceptr address) {
-  Serving* serving = engine.serving();
-  return serving != nullptr ? serving->memory.find(address) : std::nullopt;
-}
-
 // True for a live allocation, false for an address at which cuvmm only served one earlier.
 bool is_start_of_memory(Engine& engine, CUdeviceptr address) {
-  if (const auto ours = held(engine, address)) return ours->address == address;
+  if (const auto ours = served_at(engine, address)) return ours->address == address;
   CUdeviceptr begin = 0;
   CUcontext context = nullptr;
   CUmemoryPool pool = nullptr;
@@ -69,10 +65,10 @@ CUVMM_SCHEDULE(cuMemAllocFromPoolAsync, CUdeviceptr* address, size_t size, CUmem
 CUVMM_SCHEDULE(cuMemFree_v2, CUdeviceptr address) {
   Engine& engine = forward.engine();
   Scheduler& scheduler = engine.scheduling().parts()->scheduler;
-  const auto ours = held(engine, address);
-  const ContextMemory* owner = ours ? ours->context_memory() : nullptr;
+  const auto ours = served_at(engine, address);
+  const CUcontext owner = ours ? owner_of(*ours) : nullptr;
   if (owner != nullptr) {
-    scheduler.settle_context(owner->context());
+    scheduler.settle_context(owner);
   } else {
     scheduler.settle_all();
   }

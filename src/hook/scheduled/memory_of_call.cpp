@@ -6,6 +6,8 @@
 
 #include <cstring>
 
+#include "hook/named_memory.hpp"
+
 namespace cuvmm::hook {
 namespace {
 
@@ -13,9 +15,19 @@ namespace {
 constexpr Size granule = 2 * MiB;
 constexpr Size most_granules_asked = 16;
 
+// Whether each granule of the range is as asked; false for large ranges, which are not looked at
+// granule by granule.
+bool is_each_granule(CUdeviceptr address, Size size, const AddressVisitor& as_asked) {
+  if (size > most_granules_asked * granule) return false;
+  const CUdeviceptr last = address + (size != 0 ? size - 1 : 0);
+  for (CUdeviceptr at = address; at < last; at = (at / granule + 1) * granule) {
+    if (!as_asked(at)) return false;
+  }
+  return as_asked(last);
+}
+
 // Memory that the program maps itself may have holes, or be inaccessible to the device.
 bool is_open_to(const Driver& driver, int device, CUdeviceptr address, Size size, Touch how) {
-  if (size > most_granules_asked * granule) return false;
   const CUmemLocation where{CU_MEM_LOCATION_TYPE_DEVICE, {device}};
   const auto is_open = [&](CUdeviceptr at) {
     unsigned long long rights = 0;
@@ -23,46 +35,43 @@ bool is_open_to(const Driver& driver, int device, CUdeviceptr address, Size size
     return rights == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ||
            (how == Touch::Read && rights == CU_MEM_ACCESS_FLAGS_PROT_READ);
   };
-  const CUdeviceptr last = address + (size != 0 ? size - 1 : 0);
-  for (CUdeviceptr at = address; at < last; at = (at / granule + 1) * granule) {
-    if (!is_open(at)) return false;
-  }
-  return is_open(last);
+  return is_each_granule(address, size, AddressVisitor{is_open});
 }
 
-// The driver knows where the chunks lie, whatever the program is told. Large ranges are not asked
-// about granule by granule.
+// The driver knows where the chunks lie, whatever the program is told.
 bool may_be_on_host(Engine& engine, CUdeviceptr address, Size size) {
   const SpillTo to = engine.options().spill.to;
   if (to != SpillTo::Host && to != SpillTo::Auto) return false;
-  if (size > most_granules_asked * granule) return true;
-  const auto is_on_host = [&](CUdeviceptr at) {
+  const auto is_on_device = [&](CUdeviceptr at) {
     unsigned type = 0;
-    return engine.driver().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at) !=
-               CUDA_SUCCESS ||
-           type == CU_MEMORYTYPE_HOST;
+    return engine.driver().cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at) ==
+               CUDA_SUCCESS &&
+           type != CU_MEMORYTYPE_HOST;
   };
-  const CUdeviceptr last = address + (size != 0 ? size - 1 : 0);
-  for (CUdeviceptr at = address; at < last; at = (at / granule + 1) * granule) {
-    if (is_on_host(at)) return true;
-  }
-  return is_on_host(last);
+  return !is_each_granule(address, size, AddressVisitor{is_on_device});
 }
 
 }  // namespace
 
+std::optional<AllocationFacts> served_at(Engine& engine, CUdeviceptr address) {
+  Serving* const serving = engine.serving();
+  return serving != nullptr ? serving->memory.find(address) : std::nullopt;
+}
+
+CUcontext owner_of(const AllocationFacts& served) {
+  const ContextMemory* const owner = served.context_memory();
+  return owner != nullptr ? owner->context() : nullptr;
+}
+
 MemoryOfCall look_up(Engine& engine, CUdeviceptr address, Size size, Touch how) {
   if (address == 0) return {};
-  if (Serving* serving = engine.serving()) {
-    if (const auto held = serving->memory.find(address)) {
-      if ((held->pins & pin::sync_memops) != 0) return {};
-      const bool fits = size <= held->granted - (address - held->address);
-      if (!fits) return {};
-      const bool is_spilled = may_be_on_host(engine, address, size);
-      const ContextMemory* const owner = held->context_memory();
-      return {is_spilled ? CopyMemory::Spilled : CopyMemory::OnDevice, held->device,
-              owner != nullptr ? owner->context() : nullptr};
-    }
+  if (const auto served = served_at(engine, address)) {
+    if ((served->pins & pin::sync_memops) != 0) return {};
+    const bool fits = size <= served->granted - (address - served->address);
+    if (!fits) return {};
+    const bool is_spilled = may_be_on_host(engine, address, size);
+    return {is_spilled ? CopyMemory::Spilled : CopyMemory::OnDevice, served->device,
+            owner_of(*served)};
   }
   unsigned type = 0;
   unsigned is_managed = 0;
@@ -94,12 +103,7 @@ MemoryOfCall look_up(Engine& engine, CUdeviceptr address, Size size, Touch how) 
 }
 
 CUcontext owner_of(Engine& engine, CUdeviceptr address) {
-  if (Serving* serving = engine.serving()) {
-    if (const auto held = serving->memory.find(address)) {
-      const ContextMemory* const owner = held->context_memory();
-      return owner != nullptr ? owner->context() : nullptr;
-    }
-  }
+  if (const auto served = served_at(engine, address)) return owner_of(*served);
   unsigned type = 0;
   CUcontext context = nullptr;
   CUmemoryPool pool = nullptr;

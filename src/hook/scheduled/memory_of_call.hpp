@@ -24,7 +24,12 @@ inline MemoryOfCall look_up(Engine& engine, const void* host, Size size, Touch h
   return look_up(engine, reinterpret_cast<CUdeviceptr>(host), size, how);
 }
 
-// The context that owns the blocking memory at this address; nullptr if there is none.
+// The memory that cuvmm serves at this address.
+std::optional<AllocationFacts> served_at(Engine& engine, CUdeviceptr address);
+
+// The context that owns the blocking memory; nullptr if it is stream-ordered.
+CUcontext owner_of(const AllocationFacts& served);
+// The same of the memory at this address, whoever serves it; nullptr too if there is none.
 CUcontext owner_of(Engine& engine, CUdeviceptr address);
 
 // Copies from pageable memory; returns false if it cannot be read. A pointer declared as host
