@@ -54,6 +54,8 @@ CUresult copy_ordered(const Forward<call>& forward, To to, From from, Size size,
   const MemoryOfCall source = look_up(engine, from, size, Touch::Read);
   if (within_host(target, source)) return on_this_thread();
   if (reaches(source, mode)) return queue_as_it_is(mode, request, forward, to, from, size, stream);
+  // Pageable memory is no device memory to the driver.
+  if constexpr (call == Call::cuMemcpyDtoDAsync_v2) return on_this_thread();
   if (source.kind != CopyMemory::Pageable || size > most_staged) return on_this_thread();
   KeptBytes<few_staged_bytes> staged{size};
   if (!staged.ok()) return on_this_thread();
@@ -124,9 +126,11 @@ CUresult set(const Forward<call>& forward, CUdeviceptr address, const SetShape& 
 // One side of a 2D copy: everything between its first byte and its last.
 MemoryOfCall look_up_side(Engine& engine, CUmemorytype type, CUdeviceptr device, const void* host,
                           Size x, Size y, Size pitch, const CUDA_MEMCPY2D& copy, Touch how) {
-  if (type == CU_MEMORYTYPE_ARRAY || (pitch != 0 && pitch < x + copy.WidthInBytes)) return {};
-  const CUdeviceptr start =
-      type == CU_MEMORYTYPE_HOST ? reinterpret_cast<CUdeviceptr>(host) : device;
+  const bool is_on_host = type == CU_MEMORYTYPE_HOST;
+  const bool is_linear =
+      is_on_host || type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED;
+  if (!is_linear || (pitch != 0 && pitch < x + copy.WidthInBytes)) return {};
+  const CUdeviceptr start = is_on_host ? reinterpret_cast<CUdeviceptr>(host) : device;
   const Size row = pitch == 0 ? copy.WidthInBytes : pitch;
   return look_up(engine, start, span_of(row, x + copy.WidthInBytes, y + copy.Height), how);
 }

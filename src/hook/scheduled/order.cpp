@@ -56,11 +56,20 @@ CUresult end_event(const Forward<call>& forward, CUevent event) {
   return make_now(forward, event);
 }
 
+// The driver knows only the events' earlier records. If it does not even accept those, the reason
+// may be that there are none, so the queued ones are issued first.
 template <Call call>
 CUresult elapsed(const Forward<call>& forward, float* milliseconds, CUevent first, CUevent second) {
   Engine& engine = forward.engine();
-  if (is_queued(engine, first) || is_queued(engine, second)) return CUDA_ERROR_NOT_READY;
-  return make_now(forward, milliseconds, first, second);
+  for (bool queued = is_queued(engine, first) || is_queued(engine, second);; queued = false) {
+    float earlier = 0;
+    float* const place = queued && milliseconds != nullptr ? &earlier : milliseconds;
+    const CUresult answer = make_now(forward, place, first, second);
+    if (!queued) return answer;
+    if (answer == CUDA_SUCCESS || answer == CUDA_ERROR_NOT_READY) return CUDA_ERROR_NOT_READY;
+    settle_event(engine, first);
+    settle_event(engine, second);
+  }
 }
 
 template <Call call>
