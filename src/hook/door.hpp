@@ -42,10 +42,12 @@ struct Row;
 
 // Notes a driver error: once a context is lost, cuvmm leaves new requests to the driver, and queues
 // no calls. Returns true if the driver lacked memory and cuvmm has released some, so that the call
-// is worth retrying.
-bool should_retry(Engine& engine, CUresult refusal);
+// is worth retrying. The context is the one that the call names, or else the current one.
+bool should_retry(Engine& engine, CUresult refusal, CUcontext context = nullptr);
+bool should_retry(Engine& engine, CUresult refusal, CUstream stream);
+bool should_retry(Engine& engine, CUresult refusal, CUevent event);
 // Only notes the error.
-void note_refusal(Engine& engine, CUresult refusal);
+void note_refusal(Engine& engine, CUresult refusal, CUcontext context = nullptr);
 
 // Frequent calls, whose doors are compiled for speed.
 template <Call call>
@@ -173,8 +175,22 @@ class Forward {
   [[gnu::always_inline]] CUresult with_retry(Arguments... arguments) const {
     for (bool again = false;; again = true) {
       const CUresult answer = through_the_gate(arguments...);
-      if (answer == CUDA_SUCCESS || again || !should_retry(engine_, answer)) [[likely]]
+      if (answer == CUDA_SUCCESS || again || !is_worth_retrying(answer, arguments...)) [[likely]]
         return answer;
+    }
+  }
+
+  template <class... Arguments>
+  [[gnu::always_inline]] bool is_worth_retrying(CUresult refusal,
+                                                const Arguments&... arguments) const {
+    if constexpr (names_stream<Arguments...>) {
+      return should_retry(engine_, refusal, stream_among(arguments...));
+    } else if constexpr (names<CUevent, Arguments...>) {
+      return should_retry(engine_, refusal, first_among<CUevent>(arguments...));
+    } else if constexpr (names<CUcontext, Arguments...>) {
+      return should_retry(engine_, refusal, first_among<CUcontext>(arguments...));
+    } else {
+      return should_retry(engine_, refusal);
     }
   }
 
@@ -232,9 +248,11 @@ class Forward {
     return kind;
   }
 
+  template <class Handle, class... Arguments>
+  static constexpr bool names = (std::is_same_v<Arguments, Handle> || ...);
   template <class... Arguments>
-  static constexpr bool names_stream = (std::is_same_v<Arguments, CUstream> || ...) ||
-                                       (std::is_same_v<Arguments, const CUlaunchConfig*> || ...);
+  static constexpr bool names_stream =
+      names<CUstream, Arguments...> || names<const CUlaunchConfig*, Arguments...>;
   template <class... Arguments>
   [[gnu::always_inline]] void note_side_of_barrier(const Arguments&... arguments) const {
     constexpr bool one_stream = uses_one_stream(call, names_stream<Arguments...>);
@@ -253,6 +271,15 @@ class Forward {
     };
     (look_at(arguments), ...);
     return stream;
+  }
+
+  template <class Handle, class First, class... Rest>
+  [[gnu::always_inline]] static Handle first_among(const First& first, const Rest&... rest) {
+    if constexpr (std::is_same_v<First, Handle>) {
+      return first;
+    } else {
+      return first_among<Handle>(rest...);
+    }
   }
 
   // Whether the argument names the calling thread's default stream by its handle.

@@ -4,18 +4,32 @@
 
 namespace cuvmm::hook {
 
-void note_refusal(Engine& engine, CUresult refusal) {
+void note_refusal(Engine& engine, CUresult refusal, CUcontext context) {
   if (!is_sticky(refusal)) return;
   if (Serving* serving = engine.serving()) serving->memory.work().context_is_lost();
   if (Scheduling::Parts* scheduled = engine.scheduling().parts()) {
-    scheduled->scheduler.failures().context_is_lost(current_context(engine.driver()));
+    scheduled->scheduler.failures().context_is_lost(
+        context != nullptr ? context : current_context(engine.driver()));
   }
 }
 
-bool should_retry(Engine& engine, CUresult refusal) {
-  note_refusal(engine, refusal);
+bool should_retry(Engine& engine, CUresult refusal, CUcontext context) {
+  note_refusal(engine, refusal, context);
   Serving* serving = engine.serving();
   return serving != nullptr && refusal == CUDA_ERROR_OUT_OF_MEMORY && serving->memory.make_room();
+}
+
+bool should_retry(Engine& engine, CUresult refusal, CUstream stream) {
+  const Scheduling::Parts* const scheduled = engine.scheduling().parts();
+  const StreamState* const known =
+      scheduled != nullptr ? scheduled->streams.known({.handle = stream}) : nullptr;
+  return should_retry(engine, refusal, known != nullptr ? known->context : CUcontext{});
+}
+
+bool should_retry(Engine& engine, CUresult refusal, CUevent event) {
+  const Scheduling::Parts* const scheduled = engine.scheduling().parts();
+  return should_retry(engine, refusal,
+                      scheduled != nullptr ? scheduled->scheduler.context_of(event) : nullptr);
 }
 
 }  // namespace cuvmm::hook

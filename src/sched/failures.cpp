@@ -13,8 +13,10 @@ namespace cuvmm {
 void Failures::add(const Request& request, CUresult answer) {
   CUVMM_LOG(Info, "scheduler: %s was refused when it was issued (CUDA error %d)",
             info(request.call).symbol, static_cast<int>(answer));
-  if (is_sticky(answer)) context_is_lost(request.context);
   const StreamId stream = request.stream != nullptr ? request.stream->id : no_stream;
+  if (is_sticky(answer)) {
+    context_is_lost(request.stream != nullptr ? request.stream->context : request.context);
+  }
   const Holding holding{lock_};
   const bool known = std::any_of(failures_.begin(), failures_.end(), [&](const Failure& failure) {
     return failure.context == request.context && failure.stream == stream;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls that only the driver can answer, with work queued before them.
+#include <array>
+#include <functional>
+
 #include "schedule/schedule_world.hpp"
 
 namespace cuvmm::test {
@@ -127,6 +130,49 @@ TEST_F(Answers, ADeviceCopyFromPageableMemoryIsRefusedAtTheCall) {
                 hooked().cuMemcpyDtoDAsync(memory_, reinterpret_cast<CUdeviceptr>(&word),
                                            sizeof word, stream_));
   EXPECT_CUDA(hooked().cuStreamSynchronize(stream_));
+}
+
+// The call that reports the error names a handle of the failed context while another is current.
+TEST_F(Answers, NothingIsQueuedUntilTheContextThatFailedHasEnded) {
+  const auto reports = std::to_array<std::function<CUresult(CUcontext, CUstream, CUevent)>>({
+      [](CUcontext, CUstream stream, CUevent) { return hooked().cuStreamSynchronize(stream); },
+      [](CUcontext, CUstream stream, CUevent) { return hooked().cuStreamQuery(stream); },
+      [](CUcontext, CUstream, CUevent event) { return hooked().cuEventSynchronize(event); },
+      [](CUcontext, CUstream, CUevent event) { return hooked().cuEventQuery(event); },
+      [](CUcontext context, CUstream, CUevent) { return hooked().cuCtxSynchronize(context); },
+  });
+  for (const auto& report : reports) {
+    CUcontext unrelated = nullptr;
+    CUcontext lost = nullptr;
+    ASSERT_CUDA(hooked().cuCtxCreate_v3020(&unrelated, 0, 0));
+    ASSERT_CUDA(hooked().cuCtxCreate_v3020(&lost, 0, 0));
+    CUmodule module = nullptr;
+    CUfunction fill = nullptr;
+    CUstream stream = nullptr;
+    CUevent event = nullptr;
+    ASSERT_CUDA(hooked().cuModuleLoadData(&module, kernels_ptx()));
+    ASSERT_CUDA(hooked().cuModuleGetFunction(&fill, module, "fill"));
+    ASSERT_CUDA(hooked().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    ASSERT_CUDA(hooked().cuEventCreate(&event, CU_EVENT_DEFAULT));
+    EXPECT_CUDA(launch_hooked(fill, stream, std::uint64_t{0x1000}, 1u, 1u));
+    EXPECT_CUDA(hooked().cuEventRecord(event, stream));
+    scheduled_.scheduler().settle_all();
+    while (driver().cuStreamQuery(stream) == CUDA_ERROR_NOT_READY) ::usleep(100);
+    ASSERT_CUDA(hooked().cuCtxSetCurrent(unrelated));
+    EXPECT_ANSWER(CUDA_ERROR_ILLEGAL_ADDRESS, report(lost, stream, event));
+    EXPECT_CUDA(hooked().cuCtxDestroy(unrelated));
+    ASSERT_CUDA(hooked().cuCtxSetCurrent(lost));
+    EXPECT_ANSWER(CUDA_ERROR_ILLEGAL_ADDRESS,
+                  launch_hooked(fill, stream, std::uint64_t{0x1000}, 1u, 1u));
+    context_.make_current();
+    hooked().cuCtxDestroy(lost);
+
+    is_held_ = true;
+    fill_the_lane();
+    EXPECT_TRUE(scheduled_.scheduler().has_unissued(*stream_state()));
+    is_held_ = false;
+    EXPECT_CUDA(hooked().cuStreamSynchronize(stream_));
+  }
 }
 
 }  // namespace

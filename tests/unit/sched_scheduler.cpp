@@ -375,6 +375,18 @@ TEST_F(Scheduling, ARefusalIsReportedOnceAtTheNextWait) {
   EXPECT_EQ(scheduler.failures().take_of_stream(stream.id), CUDA_SUCCESS);
 }
 
+TEST_F(Scheduling, AStickyRefusalIsThatOfTheStreamsContext) {
+  Scheduler& scheduler = start();
+  Client& client = scheduler.create_client("ann", 0, 1);
+  Request request = on(streams_.add(StreamKind::NonBlocking, 2));
+  request.context = context_number(1);
+  scheduler.submit(client, request, [] { return CUDA_ERROR_ILLEGAL_ADDRESS; });
+  scheduler.settle_all();
+  EXPECT_TRUE(scheduler.failures().is_any_context_lost());
+  scheduler.context_ended(context_number(2));
+  EXPECT_FALSE(scheduler.failures().is_any_context_lost());
+}
+
 // To the captured standard error.
 bool is_anything_said() {
   struct stat captured {};

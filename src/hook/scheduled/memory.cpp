@@ -73,7 +73,8 @@ CUVMM_SCHEDULE(cuMemFree_v2, CUdeviceptr address) {
     scheduler.settle_all();
   }
   const CUresult answer = make_now(forward, address);
-  if (answer != CUDA_SUCCESS) note_refusal(engine, answer);  // of cuvmm's own wait for the context
+  // Of cuvmm's own wait for the context.
+  if (answer != CUDA_SUCCESS) note_refusal(engine, answer, owner);
   return answer;
 }
 
