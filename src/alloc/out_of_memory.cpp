@@ -53,7 +53,16 @@ class LastReport {
 std::array<LastReport, AccessSet::most_devices> last_reports;
 std::array<std::atomic<std::uint64_t>, AccessSet::most_devices> refusals;
 
+[[gnu::tls_model("initial-exec")]] constinit thread_local bool are_unreported = false;
+
 }  // namespace
+
+UnreportedRefusals::UnreportedRefusals(bool may_retry) {
+  are_unreported = may_retry;
+}
+UnreportedRefusals::~UnreportedRefusals() {
+  are_unreported = false;
+}
 
 std::uint64_t refused_allocations(int ordinal) {
   return refusals[static_cast<std::size_t>(ordinal)].load(std::memory_order_relaxed);
@@ -61,12 +70,13 @@ std::uint64_t refused_allocations(int ordinal) {
 
 CUresult refuse_allocation(int ordinal) {
   const auto at = static_cast<std::size_t>(ordinal);
-  if (at < refusals.size()) refusals[at].fetch_add(1, std::memory_order_relaxed);
+  if (at < refusals.size() && !are_unreported) refusals[at].fetch_add(1, std::memory_order_relaxed);
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 void report_out_of_memory(const Error& error, Size asked, const DeviceMemory& device,
                           Size mapped_free) {
+  if (are_unreported) return;
   const ChunkCounters counters = device.chunk_counters();
   const Size cached = counters.physical_free + mapped_free;
   const Size held = counters.physical_in_use + counters.physical_free;

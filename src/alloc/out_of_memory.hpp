@@ -13,6 +13,16 @@ CUresult refuse_allocation(int ordinal);
 void report_out_of_memory(const Error& error, Size asked, const DeviceMemory& device,
                           Size mapped_free);
 
+// While one exists, this thread's refusals are neither counted nor reported if the caller may still
+// try again.
+class UnreportedRefusals {
+ public:
+  explicit UnreportedRefusals(bool may_retry);
+  ~UnreportedRefusals();
+  UnreportedRefusals(const UnreportedRefusals&) = delete;
+  UnreportedRefusals& operator=(const UnreportedRefusals&) = delete;
+};
+
 // How many the device has refused so far.
 std::uint64_t refused_allocations(int ordinal);
 

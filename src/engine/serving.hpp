@@ -2,6 +2,7 @@
 #pragma once
 
 #include "alloc/memory.hpp"
+#include "alloc/out_of_memory.hpp"
 #include "alloc/pointer_answers.hpp"
 #include "alloc/program_creation.hpp"
 #include "base/options.hpp"

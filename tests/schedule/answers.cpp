@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls that only the driver can answer, with work queued before them.
 #include <array>
+#include <cstdlib>
 #include <functional>
 
+#include "base/log.hpp"
 #include "schedule/schedule_world.hpp"
 
 namespace cuvmm::test {
@@ -173,6 +175,33 @@ TEST_F(Answers, NothingIsQueuedUntilTheContextThatFailedHasEnded) {
     is_held_ = false;
     EXPECT_CUDA(hooked().cuStreamSynchronize(stream_));
   }
+}
+
+class LimitedMemory : public Answers {};
+
+// The free is issued only because the allocation lacks memory. Needs VMM_LIMIT=64M.
+TEST_F(LimitedMemory, AnAllocationThatAQueuedFreeHelpsIsNotReportedAsRefused) {
+  if (std::getenv("VMM_LIMIT") == nullptr) GTEST_SKIP() << "needs VMM_LIMIT=64M";
+  constexpr std::size_t most_of_it = 48 << 20;
+  CUdeviceptr freed = 0;
+  ASSERT_CUDA(hooked().cuMemAllocAsync(&freed, most_of_it, stream_));
+  ASSERT_CUDA(hooked().cuStreamSynchronize(stream_));
+  testing::internal::CaptureStderr();
+  detail::look_at_standard_error();
+  fill_the_lane();
+  ASSERT_CUDA(hooked().cuMemFreeAsync(freed, stream_));
+  std::thread helps{[&] {
+    while (!client_.get().lane(0)->is_empty()) ::usleep(100);
+    is_held_ = false;
+  }};
+  CUdeviceptr memory = 0;
+  EXPECT_CUDA(hooked().cuMemAlloc(&memory, most_of_it));
+  EXPECT_TRUE(client_.get().lane(0)->is_empty());
+  is_held_ = false;
+  helps.join();
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(said.find("out of memory"), std::string::npos) << said;
+  EXPECT_CUDA(hooked().cuMemFree(memory));
 }
 
 }  // namespace

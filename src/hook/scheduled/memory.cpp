@@ -9,13 +9,15 @@
 namespace cuvmm::hook {
 namespace {
 
-// On failure, retries after issuing everything queued, which may contain frees.
+// If memory lacks while frees are queued, retries after issuing everything.
 template <Call call, class... Arguments>
 CUresult allocate(const Forward<call>& forward, Arguments... arguments) {
-  const CUresult answer = make_now(forward, arguments...);
-  if (answer != CUDA_ERROR_OUT_OF_MEMORY) return answer;
-  forward.engine().scheduling().parts()->scheduler.settle_all();
-  return make_now(forward, arguments...);
+  for (bool may_retry = queued_frees.any();; may_retry = false) {
+    const UnreportedRefusals unreported{may_retry};
+    const CUresult answer = make_now(forward, arguments...);
+    if (answer != CUDA_ERROR_OUT_OF_MEMORY || !may_retry) return answer;
+    forward.engine().scheduling().parts()->scheduler.settle_all();
+  }
 }
 
 // True for a live allocation, false for an address at which cuvmm only served one earlier.
