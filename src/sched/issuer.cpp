@@ -129,8 +129,9 @@ void Issuer::caller_is_done(const Batch& batch, bool is_marked) {
 
 const char* Issuer::call_in_progress(std::uint64_t& since) const {
   const std::uint32_t call = call_.load(std::memory_order_acquire);
+  if (call >= call_count) return nullptr;
   since = call_since_.load(std::memory_order_relaxed);
-  return call < call_count ? all_calls()[call].symbol : nullptr;
+  return all_calls()[call].symbol;
 }
 
 LaneState* Issuer::state_of(const Lane* lane) {

@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::uint32_t most_in_batch = 64;
 constexpr std::uint64_t longest_between_ns = 100'000;
-constexpr std::uint64_t longest_for_marks_ns = 10'000'000;
+constexpr std::uint64_t longest_for_marks_ns = 1'000'000'000;
+constexpr std::uint64_t longest_for_marks_behind_a_call_ns = 100'000'000;
 constexpr std::uint64_t longest_to_leave_ns = 100'000'000;
 
 }  // namespace
@@ -152,8 +153,15 @@ void Issuer::wait_for_marks() {
   if (seen % 2 == 0) return;
   marks_are_wanted_.store(true);
   if (sleeps_.load(std::memory_order_seq_cst) != 0) wake();
-  const std::uint64_t until = now_ns() + longest_for_marks_ns;
-  while (batches_.load(std::memory_order_acquire) == seen && now_ns() < until) ::sched_yield();
+  const std::uint64_t began = now_ns();
+  while (batches_.load(std::memory_order_acquire) == seen) {
+    std::uint64_t since = began;
+    const bool is_in_call = call_in_progress(since) != nullptr;
+    const std::uint64_t longest =
+        is_in_call ? longest_for_marks_behind_a_call_ns : longest_for_marks_ns;
+    if (now_ns() - since > longest) return;
+    ::sched_yield();
+  }
 }
 
 void Issuer::leave_context(CUcontext context) {

@@ -67,6 +67,30 @@ TEST_F(Scheduling, ALaneAloneIsMarkedSeldomWhileTheDeviceHasWork) {
 }
 
 // Two are marked together only if the second arrives before the issuing thread checks again.
+TEST_F(Scheduling, ASettledStreamGetsNoMarkAfterwards) {
+  Scheduler& scheduler = start();
+  Client& client = scheduler.create_client("ann", 0, 1);
+  const StreamState& stream = streams_.add();
+  device_.mark_takes_ms = 50;
+  submit(client, on(stream), 1);
+  scheduler.settle_stream(stream);
+  EXPECT_EQ(device_.marks, 1);
+}
+
+TEST_F(Scheduling, OtherStreamsSettleWhileTheThreadIsStuckInTheDriver) {
+  Scheduler& scheduler = start();
+  Client& client = scheduler.create_client("ann", 0, 1);
+  const StreamState& stream = streams_.add();
+  Door door;
+  submit(client, on(stream), 1);
+  submit(client, on(stream), door);
+  door.wait_until_reached();
+  scheduler.settle_stream(streams_.add());
+  door.open();
+  scheduler.settle_stream(stream);
+  EXPECT_EQ(device_.marks, 1);
+}
+
 TEST_F(Scheduling, ALaneThatAnotherMayWaitForIsMarkedOften) {
   Scheduler& scheduler = start({.policy = Schedule::Priority});
   Client& client = scheduler.create_client("ann", 0, 1);

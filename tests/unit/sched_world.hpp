@@ -29,6 +29,7 @@ class SerialDevice final : public DriverSide {
     return true;
   }
   bool mark_end(Batch& batch) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds{mark_takes_ms});
     ++marks;
     const std::lock_guard holding{lock_};
     const std::uint64_t length = batch.operations * batch.kind;
@@ -45,6 +46,7 @@ class SerialDevice final : public DriverSide {
 
   void drop(Batch&) override { ++drops; }
 
+  std::atomic<int> mark_takes_ms{0};
   std::atomic<int> begins{0};
   std::atomic<int> marks{0};  // of ends
   std::atomic<int> drops{0};
