@@ -32,9 +32,10 @@ TEST_P(Life, EndsAsItDoesWithoutUs) {
 INSTANTIATE_TEST_SUITE_P(Ways, Life,
                          ::testing::Values("plain", "no-cuda", "keep", "atexit", "exit-in-thread",
                                            "fork", "fork-first", "fork-exec", "vfork-exec",
-                                           "daemon", "crash", "dlclose", "look-and-dlclose",
-                                           "look-and-remove", "exit-busy", "exit-in-handler",
-                                           "fork-busy", "fork-call-busy", "no-cuda-thread"),
+                                           "daemon", "crash", "dlclose", "begin-and-dlclose",
+                                           "look-and-dlclose", "look-and-remove", "exit-busy",
+                                           "exit-in-handler", "fork-busy", "fork-call-busy",
+                                           "no-cuda-thread"),
                          [](const auto& way) {
                            std::string name = way.param;
                            std::erase(name, '-');

@@ -224,6 +224,15 @@ int look_close_and_begin(const std::string& file) {
   return 0;
 }
 
+// Closes the driver as often as it was opened, and begins again.
+int begin_close_and_begin() {
+  begin();
+  void* const library = driver_library();
+  if (dlclose(library) != 0 || dlclose(library) != 0) return 56;
+  begin();
+  return calls.cuMemFree_(kept) == CUDA_SUCCESS ? 0 : 57;
+}
+
 // A separate copy of the driver's file, in a new folder.
 std::string copy_of_driver() {
   void* library = driver_library();
@@ -374,6 +383,7 @@ int main(int count, char** words) {
   if (what == "vfork-exec") return vfork_and_execute(words[0]);
   if (what == "daemon") return become_daemon();
   if (what == "dlclose") return close_a_library();
+  if (what == "begin-and-dlclose") return begin_close_and_begin();
   if (what == "look-and-dlclose") return look_close_and_begin("libcuda.so.1");
   if (what == "look-and-remove") return look_close_and_begin(copy_of_driver());
   if (what == "exit-busy") {
