@@ -82,7 +82,6 @@ ProgramChunks::Handle ProgramChunks::spilled(const ChunkRef& as, Size size,
   chunk->is_taken_over = true;
   std::shared_ptr<ProgramChunk> forgotten;
   const Writing writing{lock_};
-  some_taken_over_ = true;
   return add_name(chunk, as->handle(), forgotten);
 }
 
@@ -151,16 +150,12 @@ void ProgramChunks::for_each(Visit visit) const {
 }
 
 // 0 for a handle that only cuvmm references: the program must not release it.
-ProgramChunks::Handle ProgramChunks::unknown(Handle name) const {
-  bool is_ours = is_release_deferred(name);
-  if (some_taken_over_) {
-    for_each([&](const auto& chunk) { is_ours |= chunk->moved && chunk->moved->handle() == name; });
-  }
-  return is_ours ? 0 : name;
+ProgramChunks::Handle ProgramChunks::unknown(Handle name) {
+  return has_own_reference(name) ? 0 : name;
 }
 
 ProgramChunks::Handle ProgramChunks::handle_of(Handle name) const {
-  if (is_empty()) return is_release_deferred(name) ? 0 : name;
+  if (is_empty()) return unknown(name);
   const Reading reading{lock_};
   const auto found = names_.find(name);
   if (found == names_.end()) return unknown(name);
@@ -169,11 +164,7 @@ ProgramChunks::Handle ProgramChunks::handle_of(Handle name) const {
 }
 
 ProgramChunks::Release ProgramChunks::release(Handle name) {
-  Release release{.chunk = nullptr, .name = name, .handle = name};
-  if (is_empty()) {
-    if (is_release_deferred(name)) release.handle = 0;
-    return release;
-  }
+  Release release{.chunk = nullptr, .name = name, .handle = 0};
   const Writing writing{lock_};
   const auto found = names_.find(name);
   if (found == names_.end()) {

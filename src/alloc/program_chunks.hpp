@@ -87,7 +87,7 @@ class ProgramChunks {
   std::optional<Handle> retain(CUdeviceptr address);
 
   // Translates the program's handle into the driver's. 0 if the program has no such handle but
-  // cuvmm does: for a chunk that the program knows by another one, or whose release is deferred.
+  // cuvmm does.
   Handle handle_of(Handle name) const;
   // Whether the program knows another chunk by this number.
   bool is_taken(Handle handle) const;
@@ -194,7 +194,7 @@ class ProgramChunks {
                   std::shared_ptr<ProgramChunk>& forgotten);
   bool is_another(Handle handle) const;
   void rename_if_gone(ProgramChunk& chunk);
-  Handle unknown(Handle name) const;
+  static Handle unknown(Handle name);
   void stays(Handle name, const char* why);
   const Place* find(CUdeviceptr address) const;
   const Place* behind(const Place& place) const;
@@ -219,7 +219,6 @@ class ProgramChunks {
   std::unordered_map<Handle, Named> names_;
   Places places_;
   std::uint64_t last_invented_ = 0;
-  bool some_taken_over_ = false;
 };
 
 }  // namespace cuvmm

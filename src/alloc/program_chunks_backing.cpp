@@ -136,7 +136,7 @@ Result<ChunkRef> ProgramChunks::take_over(ProgramChunk& chunk, CUdeviceptr addre
     taken = adopt_charged(Chunk::adopt(driver_, handle, chunk.size, chunk.properties),
                           std::move(chunk.charge));
     chunk.moved = taken;
-    chunk.is_taken_over = some_taken_over_ = true;
+    chunk.is_taken_over = true;
   }
   for (; surplus > 0; --surplus) {
     const Chunk given_up = Chunk::adopt(driver_, handle, chunk.size, chunk.properties);

@@ -115,6 +115,17 @@ Result<Chunk> Chunk::import_fd(const Driver& driver, const Fd& fd, Size size) {
   return chunk;
 }
 
+Chunk::Chunk(const Driver& driver, CUmemGenericAllocationHandle handle, Size size, Location where,
+             Export exportable, Origin origin)
+    : driver_(&driver),
+      handle_(handle),
+      size_(size),
+      location_(where),
+      exportable_(exportable),
+      origin_(origin) {
+  add_own_reference(handle);
+}
+
 Chunk::Chunk(Chunk&& other) noexcept
     : driver_(std::exchange(other.driver_, nullptr)),
       handle_(other.handle_),
@@ -146,6 +157,7 @@ Result<void> Chunk::release() {
   const std::uint64_t began = trace_is_on() ? now_ns() : 0;
   const CUresult answer = driver_->cuMemRelease(handle_);
   if (!taken_back(answer)) return driver_->error_of(answer, "release chunk", size_);
+  remove_own_reference(handle_);
   if (origin_ == Origin::Created) record(TraceEvent::Release, handle_, size_, location_, began);
   driver_ = nullptr;
   return {};

@@ -52,13 +52,7 @@ class Chunk {
   enum class Origin : std::uint8_t { Created, Imported, Program };
 
   Chunk(const Driver& driver, CUmemGenericAllocationHandle handle, Size size, Location where,
-        Export exportable, Origin origin)
-      : driver_(&driver),
-        handle_(handle),
-        size_(size),
-        location_(where),
-        exportable_(exportable),
-        origin_(origin) {}
+        Export exportable, Origin origin);
 
   const Driver* driver_;  // nullptr: nothing is owned
   CUmemGenericAllocationHandle handle_;

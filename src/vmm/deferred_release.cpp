@@ -2,6 +2,7 @@
 #include "vmm/deferred_release.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <vector>
 
@@ -14,14 +15,46 @@ namespace {
 struct Debt {
   Deferred what;
   std::function<CUresult()> ask;
-  CUmemGenericAllocationHandle chunk;  // 0: it is something else
+};
+
+// A set of handles, each as often as it was added, that takes few bytes a handle: there may be as
+// many as the device has granules.
+class OwnReferences {
+ public:
+  using Handle = CUmemGenericAllocationHandle;
+
+  void add(Handle chunk) {
+    std::vector<Handle>& some = near(chunk);
+    if (some.size() == some.capacity()) some.reserve(some.size() + some.size() / 8 + 1);
+    some.push_back(chunk);
+  }
+  // A forked child may drop references of its parent, which are not in its ledger.
+  void remove(Handle chunk) {
+    std::vector<Handle>& some = near(chunk);
+    const auto found = std::find(some.begin(), some.end(), chunk);
+    if (found == some.end()) return;
+    *found = some.back();
+    some.pop_back();
+  }
+  bool contains(Handle chunk) {
+    const std::vector<Handle>& some = near(chunk);
+    return std::find(some.begin(), some.end(), chunk) != some.end();
+  }
+
+ private:
+  std::vector<Handle>& near(Handle chunk) {
+    constexpr Handle golden_ratio = 0x9E37'79B9'7F4A'7C15;
+    return by_hash_[chunk * golden_ratio >> 56];
+  }
+
+  std::array<std::vector<Handle>, 256> by_hash_;
 };
 
 struct Ledger {
   Lock lock{LockOrder::GiveBack};  // guards what follows
   std::vector<Debt> debts;
-  std::vector<CUmemGenericAllocationHandle> in_retry;  // chunks whose release is being tried again
-  std::atomic<std::size_t> count{0};                   // readable without the lock
+  OwnReferences references;
+  std::atomic<std::size_t> count{0};  // of debts, readable without the lock
 };
 
 // Never destroyed, because destructors of other statics may still defer releases.
@@ -29,21 +62,29 @@ constinit MadeOnce<Ledger> ledger;
 
 }  // namespace
 
-void detail::defer(Deferred what, std::function<CUresult()> ask,
-                   CUmemGenericAllocationHandle chunk) {
+void detail::defer(Deferred what, std::function<CUresult()> ask) {
   Ledger& book = ledger.get();
   const Holding holding{book.lock};
-  book.debts.push_back({what, std::move(ask), chunk});
+  book.debts.push_back({what, std::move(ask)});
   ++book.count;
 }
 
-bool is_release_deferred(CUmemGenericAllocationHandle handle) {
-  if (handle == 0 || deferred_releases() == 0) return false;
+void add_own_reference(CUmemGenericAllocationHandle chunk) {
   Ledger& book = ledger.get();
   const Holding holding{book.lock};
-  return std::any_of(book.debts.begin(), book.debts.end(),
-                     [&](const Debt& debt) { return debt.chunk == handle; }) ||
-         std::find(book.in_retry.begin(), book.in_retry.end(), handle) != book.in_retry.end();
+  book.references.add(chunk);
+}
+
+void remove_own_reference(CUmemGenericAllocationHandle chunk) {
+  Ledger& book = ledger.get();
+  const Holding holding{book.lock};
+  book.references.remove(chunk);
+}
+
+bool has_own_reference(CUmemGenericAllocationHandle chunk) {
+  Ledger& book = ledger.get();
+  const Holding holding{book.lock};
+  return book.references.contains(chunk);
 }
 
 std::size_t deferred_releases() {
@@ -57,7 +98,6 @@ std::size_t retry_releases() {
   {
     const Holding holding{book.lock};
     debts.swap(book.debts);
-    for (const Debt& debt : debts) book.in_retry.push_back(debt.chunk);
   }
   std::stable_sort(debts.begin(), debts.end(),
                    [](const Debt& a, const Debt& b) { return a.what < b.what; });
@@ -67,9 +107,6 @@ std::size_t retry_releases() {
   const auto paid = static_cast<std::size_t>(unpaid - debts.begin());
   {
     const Holding holding{book.lock};
-    for (const Debt& debt : debts) {
-      book.in_retry.erase(std::find(book.in_retry.begin(), book.in_retry.end(), debt.chunk));
-    }
     book.debts.insert(book.debts.end(), std::make_move_iterator(unpaid),
                       std::make_move_iterator(debts.end()));
     book.count -= paid;

@@ -22,7 +22,7 @@ inline bool taken_back(CUresult answer) {
 }
 
 namespace detail {
-void defer(Deferred what, std::function<CUresult()> ask, CUmemGenericAllocationHandle chunk = 0);
+void defer(Deferred what, std::function<CUresult()> ask);
 }  // namespace detail
 
 // `ask` makes the driver call. It must own whatever has to live until the call succeeds.
@@ -38,14 +38,22 @@ inline void defer_release(Deferred what, std::function<CUresult()> ask) {
   detail::defer(what, std::move(ask));
 }
 
-// Releases a reference to a chunk through `ask`. While the release is deferred, the driver still
-// knows the handle, and is_release_deferred() is true of it.
+// cuvmm's own references to chunks, each by the driver's handle and until the driver has released
+// it. The driver reuses handles: a program that releases its chunk twice, which the driver refuses,
+// must not release the chunk of cuvmm's that has the same handle by then.
+void add_own_reference(CUmemGenericAllocationHandle chunk);
+void remove_own_reference(CUmemGenericAllocationHandle chunk);
+bool has_own_reference(CUmemGenericAllocationHandle chunk);
+
+// Releases such a reference through `ask`.
 template <class Ask>
-void release_chunk_or_defer(CUmemGenericAllocationHandle handle, Ask ask) {
-  if (taken_back(ask()) || taken_back(ask())) return;
-  detail::defer(Deferred::Handle, std::move(ask), handle);
+void release_chunk_or_defer(CUmemGenericAllocationHandle chunk, Ask ask) {
+  release_or_defer(Deferred::Handle, [chunk, ask = std::move(ask)]() mutable {
+    const CUresult answer = ask();
+    if (taken_back(answer)) remove_own_reference(chunk);
+    return answer;
+  });
 }
-bool is_release_deferred(CUmemGenericAllocationHandle handle);
 
 // The number of deferred releases. 0 unless the driver refused, which a healthy driver never does.
 std::size_t deferred_releases();

@@ -94,6 +94,29 @@ TEST_F(MappingCalls, AreRefusedOnAResizableBuffer) {
   EXPECT_TRUE(engine.resizables().release(buffer, Resizable::After{CUstream{nullptr}}).ok());
 }
 
+// The driver refuses a second release of a handle. By then, it may have given the handle to cuvmm.
+TEST_F(MappingCalls, AreRefusedForChunksOfCuvmm) {
+  if (Engine::get()->serving() == nullptr)
+    GTEST_SKIP() << "cuvmm does not know the program's chunks";
+  const CUdeviceptr address = given_addresses(granule);
+  const Driver& driver = Engine::get()->driver();
+  const auto own = [&] {
+    const HookBypass bypass;
+    return Chunk::create(driver, granule, Location::device(0), Export::Yes).value();
+  }();
+  int descriptor = -1;
+  CUmemAllocationProp found{};
+  EXPECT_EQ(through_door<Call::cuMemRelease>(own.handle()), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(through_door<Call::cuMemMap>(address, std::size_t{granule}, std::size_t{0},
+                                         own.handle(), 0ull),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(through_door<Call::cuMemExportToShareableHandle>(
+                &descriptor, own.handle(), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0ull),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_DONE(driver.cuMemGetAllocationPropertiesFromHandle(&found, own.handle()));
+  EXPECT_DONE(free_addresses(address, granule));
+}
+
 TEST_F(MappingCalls, WorkOnTheProgramsOwnMemory) {
   const CUdeviceptr address = given_addresses(2 * granule);
   EXPECT_DONE(map(address));

@@ -186,18 +186,29 @@ TEST_F(ProgramChunksTest, AReleaseThatTheDriverRefusesForNowCannotBeMadeASecondT
   EXPECT_EQ(own.handle_of(chunk), chunk) << "the number may be another chunk's by now";
 }
 
-TEST(DeferredReleases, OfAChunkCountAsDeferredWhileTheyAreTriedAgain) {
+TEST(DeferredReleases, LeaveTheReferenceToAChunkUntilOneSucceeds) {
   constexpr Handle chunk = 77;
   int calls = 0;
-  bool was_deferred = false;
+  bool was_ours = false;
+  add_own_reference(chunk);
   release_chunk_or_defer(chunk, [&] {
-    was_deferred = is_release_deferred(chunk);
+    was_ours = has_own_reference(chunk);
     return ++calls < 3 ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
   });
-  EXPECT_FALSE(was_deferred);
+  EXPECT_TRUE(was_ours);
+  EXPECT_TRUE(has_own_reference(chunk));
   EXPECT_EQ(retry_releases(), 0U);
-  EXPECT_TRUE(was_deferred);
-  EXPECT_FALSE(is_release_deferred(chunk));
+  EXPECT_FALSE(has_own_reference(chunk));
+}
+
+TEST(OwnReferences, ToOneChunkAreCounted) {
+  constexpr Handle chunk = 78;
+  add_own_reference(chunk);
+  add_own_reference(chunk);
+  remove_own_reference(chunk);
+  EXPECT_TRUE(has_own_reference(chunk));
+  remove_own_reference(chunk);
+  EXPECT_FALSE(has_own_reference(chunk));
 }
 
 // The driver refused to map all of what was to take its place, so it leaves a second time.
