@@ -30,7 +30,9 @@ Result<Reservation> reserve(const PoolPlaces& places, Size capacity, Size wanted
   const Driver& driver = places.driver();
   const Size granule = places.granule();
   if (wanted != 0) {
-    return Reservation::create(driver, std::max(capacity, round_up(wanted, granule)), granule);
+    const Size most = round_up(wanted, granule);
+    if (most == 0) return Error::invalid(creating, "may grow too large", wanted);
+    return Reservation::create(driver, std::max(capacity, most), granule);
   }
   if (capacity <= unlimited / room_to_grow) {
     auto with_room = Reservation::create(driver, capacity * room_to_grow, granule);
@@ -191,7 +193,7 @@ Result<void> ElasticPool::lend(Stretch stretch,
 
 Result<void> ElasticPool::grow(Size capacity) {
   constexpr const char* growing = "grow a pool";
-  const Size rounded = round_up(capacity, granule());
+  const Size rounded = capacity > unlimited - granule() ? unlimited : round_up(capacity, granule());
   const Holding holding{lock_};
   TRY(check_active(growing));
   if (rounded < bytes_.unallocated().capacity()) {

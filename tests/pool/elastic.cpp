@@ -20,6 +20,9 @@ TEST_F(ElasticPoolTest, CapacityRoundsUpAndTakesNoMemory) {
   EXPECT_EQ(outcome(ElasticPool::create(world->places, {.capacity = 0})), "invalid argument");
   EXPECT_EQ(outcome(ElasticPool::create(world->places, {.capacity = unlimited})),
             "invalid argument");
+  EXPECT_EQ(
+      outcome(ElasticPool::create(world->places, {.capacity = 1, .most_capacity = unlimited})),
+      "invalid argument");
 }
 
 TEST_F(ElasticPoolTest, AGranuleIsReleasedWithItsLastByte) {
@@ -113,6 +116,7 @@ TEST_F(ElasticPoolTest, GrowsInPlaceAndCannotShrink) {
   EXPECT_EQ(pool->base_address(), base);
   EXPECT_EQ(outcome(pool->grow(granule)), "invalid argument");
   EXPECT_EQ(outcome(pool->grow(5 * granule)), "out of addresses");
+  EXPECT_EQ(outcome(pool->grow(unlimited)), "out of addresses");
   EXPECT_EQ(pool->capacity(), 3 * granule);
 }
 
