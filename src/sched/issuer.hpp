@@ -53,9 +53,9 @@ class Issuer {
   void caller_begins() { callers_.fetch_add(1, std::memory_order_acq_rel); }
   void caller_is_done(const Batch& batch, bool is_marked);
 
-  // Waits until the issued operations have their marks, so that no mark is recorded behind one of the
-  // program's waits and counts that as work, and no stream that has been waited for has work again.
-  // Gives up if the thread is stuck in the driver.
+  // Waits until the issued operations have their marks, so that no mark is recorded behind one of
+  // the program's waits and counts that as work, and no stream that has been waited for has work
+  // again. Gives up if the thread is stuck in the driver.
   void wait_for_marks();
 
   // The driver call that the thread is in, and since when; nullptr if it is in none.
