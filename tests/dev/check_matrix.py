@@ -65,7 +65,9 @@ digest = hashlib.sha256("".join(one["digest"] for one in told).encode()).hexdige
 print("RESULT " + json.dumps({"version": "it 1.0", "outputs": 2, "computed": 2, "digest": digest,
                               "needed_bytes": fake.get("needs", 200 << 20), "held_bytes": 300 << 20}))
 '''
-CUVMM = '''#!/usr/bin/env python3
+# The same interpreter, without the site's packages: a third of the time to start.
+PYTHON = f"#!{sys.executable} -S\n"
+CUVMM = PYTHON + '''
 import json, os, subprocess, sys
 if sys.argv[1] == "stats":
     print(open(sys.argv[3]).read())
@@ -88,7 +90,7 @@ if value("--trace"):
                    "spilled_peak_bytes": peak - used if value("--spill") else 0, "copies_elided": 0}, file)
 sys.exit(ended.returncode)
 '''
-CUVMMD = '''#!/usr/bin/env python3
+CUVMMD = PYTHON + '''
 import json, os, sys, time
 open(sys.argv[2], "w").close()
 for _ in range(json.loads(os.environ["FAKE"]).get("turns", 3)):
