@@ -25,7 +25,7 @@ TEST_F(DeepPause, OfAllTakesEachOffItsOwnCard) {
   const auto start = [&](const std::string& more) {
     const std::string folder = place + "/of" + more;
     return "mkdir " + folder + "; " + cli() + " run --sim=memory=128M,card=" + card() + more +
-           " --control -- " + program("array") + " 40 10 " + folder + " &\n";
+           " --control -- " + program("array") + " 20 30 " + folder + " &\n";
   };
   const Finished finished = run_program(
       {"sh", "-c",
@@ -97,7 +97,7 @@ void expect_only_the_program_waits(const Finished& finished) {
 
 TEST_F(DeepPause, NoThreadOfCuvmmsWaitsInTheDriver) {
   const Finished finished = run_beside(
-      pause() + print_waiting_threads + resume(), "40 10",
+      pause() + print_waiting_threads + resume(), "20 30",
       "export VMM_PAUSE_AHEAD=32M VMM_SPILL=host VMM_SCHEDULE=fifo VMM_CLIENT=program; ");
   if (finished.out.find("unknown") != std::string::npos) GTEST_SKIP() << "needs rights to trace";
   expect_only_the_program_waits(finished);
@@ -108,7 +108,7 @@ TEST_F(DeepPause, NoThreadOfCuvmmsWaitsInTheDriver) {
 TEST_F(DeepPause, NoThreadThatSharesTimeWaitsInTheDriver) {
   const Finished finished = run_beside(
       pause() + print_waiting_threads + resume() + "kill $other $service; wait $other $service\n",
-      "40 10",
+      "20 30",
       daemon() + " --sim=card=" + card() + ",memory=128M --time share & service=$!; sleep 0.5\n" +
           on_card() + "-- " + example("take_turns") +
           " --mib 32 --steps 100000 --rest 0 & other=$!\n");

@@ -93,7 +93,7 @@ TEST_F(DeepPause, WithoutADriverThatStartsIsAPlainPause) {
 }
 
 TEST_F(DeepPause, OnAnOlderDriverIsAPlainPause) {
-  const Finished finished = run_beside(pause() + resume(), "40 10", "export VMM_SIM_DRIVER=12.4; ");
+  const Finished finished = run_beside(pause() + resume(), "20 30", "export VMM_SIM_DRIVER=12.4; ");
   EXPECT_TRUE(says(finished, "pause " + std::to_string(paused_on_devices)));
   EXPECT_TRUE(says(finished, "its contexts and modules stay on the device"));
   EXPECT_TRUE(says(finished, "12.8"));
@@ -262,7 +262,7 @@ TEST_F(DeepPause, WithoutRoomTheDriverIsNotAskedToRestore) {
   EXPECT_TRUE(says(finished, "resume 1"));
   EXPECT_NE(finished.err.find("has no room"), std::string::npos) << finished.err;
   EXPECT_TRUE(says(finished, "resume 0"));
-  EXPECT_TRUE(says(finished, "all of 100 steps"));
+  EXPECT_TRUE(says(finished, "all of 25 steps"));
   expect_all_right(finished);
 }
 

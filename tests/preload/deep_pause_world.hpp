@@ -23,7 +23,7 @@ class DeepPause : public ::testing::Test {
     return "/dev/shm/cuvmm-sim-card-" + std::to_string(::geteuid()) + "-" + card_;
   }
 
-  Finished run_beside(const std::string& script, const std::string& steps = "40 10",
+  Finished run_beside(const std::string& script, const std::string& steps = "20 30",
                       const std::string& more = "") {
     const std::string place = own_folder();
     const std::string start = on_card() + "--control -- " + program("array") + " " + steps + " " +
@@ -49,7 +49,7 @@ class DeepPause : public ::testing::Test {
   // By another program, $other, which has all of it for a few seconds.
   std::string take_the_card() const {
     return on_card() + "-- " + example("take_turns") +
-           " --mib 128 --steps 100 --rest 50 >$XDG_RUNTIME_DIR/other & other=$!\n" +
+           " --mib 128 --steps 25 --rest 200 >$XDG_RUNTIME_DIR/other & other=$!\n" +
            until("[ -s $XDG_RUNTIME_DIR/other ]");
   }
   static std::string fault(const std::string& fault) { return "VMM_SIM_FAULT=" + fault + " "; }

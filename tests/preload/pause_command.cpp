@@ -29,7 +29,7 @@ std::size_t lines_with(const std::string& text, const std::string& words) {
 
 // Runs a shell while the program runs under cuvmm in the background, as $program.
 Finished run_beside(const std::string& script,
-                    const std::string& arguments = "--memory 25 --steps 400 --rest 10",
+                    const std::string& arguments = "--memory 25 --steps 100 --rest 40",
                     const std::string& how = "",
                     const std::string& program = example("take_turns")) {
   const std::string place = own_folder();
@@ -68,7 +68,7 @@ TEST(PauseCommand, AProgramFindsItsMemoryAgain) {
   EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
   EXPECT_NE(finished.out.find("paused"), std::string::npos) << finished.err;
   EXPECT_NE(finished.out.find("resumed"), std::string::npos);
-  EXPECT_NE(finished.out.find("all of 400 steps found what they had written"), std::string::npos);
+  EXPECT_NE(finished.out.find("all of 100 steps found what they had written"), std::string::npos);
 }
 
 TEST(PauseCommand, TheLauncherStandsForItsProgram) {
@@ -78,7 +78,7 @@ TEST(PauseCommand, TheLauncherStandsForItsProgram) {
   EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
   EXPECT_NE(finished.out.find(": paused: "), std::string::npos) << finished.err;
   EXPECT_NE(finished.out.find(": resumed: "), std::string::npos) << finished.err;
-  EXPECT_NE(finished.out.find("all of 400 steps found what they had written"), std::string::npos);
+  EXPECT_NE(finished.out.find("all of 100 steps found what they had written"), std::string::npos);
   EXPECT_EQ(finished.out.find("also the shell"), std::string::npos);
 }
 
@@ -227,7 +227,7 @@ TEST(PauseCommand, TheSameNumberInTwoNamespacesIsTwoProcesses) {
   const std::string place = own_folder();
   const std::string script =
       "for i in 1 2; do " + apart + cli() + " run --quiet --sim=memory=256M --control -- " +
-      example("take_turns") + " --memory 25 --steps 600 --rest 10 & done\n" +
+      example("take_turns") + " --memory 25 --steps 150 --rest 40 & done\n" +
       "for i in $(seq 1000); do [ $(ls " + place +
       "/cuvmm | grep -c '^control-[0-9]*-[0-9]*$') = 2 ]" + " && break; sleep 0.05; done\n" +
       cli() + " pause --all --json; " + cli() + " resume --all; wait; ls " + place + "/cuvmm";

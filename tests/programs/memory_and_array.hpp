@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "examples/driver_calls.hpp"
@@ -49,10 +50,8 @@ class MemoryAndArray {
     check(CALL(cuMemcpy2D)(&copy), "cuMemcpy2D");
   }
   static bool are_all(const std::vector<std::uint32_t>& words, std::uint32_t number) {
-    for (const std::uint32_t word : words) {
-      if (word != number) return false;
-    }
-    return true;
+    const std::size_t others = (words.size() - 1) * sizeof number;
+    return words[0] == number && std::memcmp(&words[0], &words[1], others) == 0;
   }
 
   CUdeviceptr memory_ = 0;
