@@ -196,15 +196,16 @@ TEST_F(ProgramsOfANode, JobsWhoseRanksWaitForEachOtherTakeTurnsOnBothCards) {
   for (RunningProgram& rank : ranks) EXPECT_EQ(rank.wait(), 0) << read_file("a") << read_file("b");
 }
 
-// A job with guarantees takes the memory of one that is in the midst of its collectives: nearly
-// always a kernel of its rank 0 spins for one of rank 1. Both are stopped, in whatever order they
-// are asked.
+// A job with guarantees takes the memory of one that is in the midst of its collectives: often a
+// kernel of its rank 0 spins for one of rank 1. Both are stopped, in whatever order they are asked.
+// On a busy machine they may not be within a turn, so it is tried several times, each with a
+// service of its own.
 TEST_F(ProgramsOfANode, AJobIsStoppedBetweenItsCollectivesOnBothCards) {
-  start_on(",devices=2");
+  std::string number;
   std::deque<RunningProgram> ranks;
   const auto begin = [&](const std::string& job, const std::string& rank,
                          const std::vector<std::string>& work, const std::string& guarantee) {
-    std::vector<std::string> arguments{rank, file(job + ".meeting"), "160"};
+    std::vector<std::string> arguments{rank, file(job + number + ".meeting"), "160"};
     arguments.insert(arguments.end(), work.begin(), work.end());
     ranks.emplace_back(test_program("rank", arguments,
                                     {"--name", job + rank, "--group", job, "--node-wait", "80s",
@@ -218,17 +219,28 @@ TEST_F(ProgramsOfANode, AJobIsStoppedBetweenItsCollectivesOnBothCards) {
     }
     return sum;
   };
-  begin("a", "0", {"20", "together", "10"}, "0");
-  begin("a", "1", {"20", "together", "10"}, "0");
-  ASSERT_TRUE(comes_true([&] { return leased() >= 320 * MiB; }));
-  begin("b", "1", {"3", "together"}, "224M");
-  begin("b", "0", {"3", "together"}, "224M");
-  for (RunningProgram& rank : ranks) EXPECT_EQ(rank.wait(), 0) << read_file("a") << read_file("b");
-  const std::string log = read_file("service.log");
-  EXPECT_EQ(log.find("outlasted"), std::string::npos) << log;
-  for (const char* gave : {"a0 gave 160", "a1 gave 160"}) {
-    EXPECT_NE(log.find(gave), std::string::npos) << log;
+  const auto are_stopped = [&](const std::string& log) {
+    return log.find("outlasted") == std::string::npos &&
+           log.find("a0 gave 160") != std::string::npos &&
+           log.find("a1 gave 160") != std::string::npos;
+  };
+  std::string log;
+  for (int tries = 0; tries < 5 && !are_stopped(log); ++tries) {
+    number = std::to_string(tries);
+    if (tries > 0) kill_service();
+    const std::size_t logged = read_file("service.log").size();
+    start_on(",devices=2");
+    begin("a", "0", {"30", "together", "4"}, "0");
+    begin("a", "1", {"30", "together", "4"}, "0");
+    ASSERT_TRUE(comes_true([&] { return leased() >= 320 * MiB; }));
+    begin("b", "1", {"3", "together"}, "224M");
+    begin("b", "0", {"3", "together"}, "224M");
+    for (RunningProgram& rank : ranks)
+      ASSERT_EQ(rank.wait(), 0) << read_file("a") << read_file("b");
+    ranks.clear();
+    log = read_file("service.log").substr(logged);
   }
+  EXPECT_TRUE(are_stopped(log)) << log;
 }
 
 // Two jobs as above; each kernel of the first runs for a second once both ranks have met in it. The

@@ -6,13 +6,13 @@
 //
 // RANK is also the device; FILE is where the two meet. With `together` no kernel is launched until
 // both have their memory. Each round launches KERNELS kernels, one by default: rank 0 at once,
-// so that they spin for those of rank 1, which launches one every 10 ms. With `memory` or `event`,
-// rank 1 opens such a thing of rank 0's. Each kernel runs for MILLISECONDS once both have begun.
-// Exit status 0 if every word was right.
+// so that they spin for those of rank 1, which launches one every 10 ms. Such rounds are 50 ms
+// apart, or else a service that is slow to answer finds the next one begun whenever it looks. With
+// `memory` or `event`, rank 1 opens such a thing of rank 0's. Each kernel runs for MILLISECONDS
+// once both have begun. Exit status 0 if every word was right.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -99,7 +99,7 @@ void share(const std::string& what) {
 CUVMM_SIM_KERNEL(meet) {
   static_cast<void>(launch);
   const std::uint64_t mine = meeting->rounds[rank].fetch_add(1) + 1;
-  while (meeting->rounds[1 - rank].load() < mine) sched_yield();
+  while (meeting->rounds[1 - rank].load() < mine) ::usleep(100);
   ::usleep(static_cast<useconds_t>(kernel_ms) * 1000);
 }
 
@@ -149,6 +149,7 @@ int main(int count, char** words) {
       if (kernels > 1 && rank == 1) ::usleep(10'000);
     }
     call<CUresult()>("cuCtxSynchronize");
+    if (kernels > 1) ::usleep(50'000);
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       unsigned word = 0;
       call<CUresult(void*, CUdeviceptr, std::size_t)>(
