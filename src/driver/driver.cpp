@@ -41,6 +41,11 @@ FunctionPair Driver::functions(Call call) const {
   return pair;
 }
 
+void Driver::set_functions(Call call, const FunctionPair& pair) {
+  auto* const rows = reinterpret_cast<std::byte*>(this);
+  std::memcpy(rows + static_cast<std::size_t>(call) * sizeof pair, &pair, sizeof pair);
+}
+
 Error Driver::error_of(CUresult answer, const char* doing, Size asked) const {
   Error error{.kind = kind_of(answer), .driver_code = answer, .doing = doing, .asked = asked};
   const CallInfo* absent = std::exchange(last_absent_call, nullptr);

@@ -42,6 +42,7 @@ struct Driver {
 
   // A row's members as addresses, for code that treats all rows alike.
   FunctionPair functions(Call call) const;
+  void set_functions(Call call, const FunctionPair& pair);
 
   // The driver's answer as a Result. `doing` is a string literal that names the failed step.
   Result<void> check(CUresult answer, const char* doing, Size asked = 0) const;

@@ -66,32 +66,26 @@ class SymbolSource {
   PFN_cuGetProcAddress_v11030 get_v1_;
 };
 
-// The addresses of a row's two forms, or of their stand-ins.
-struct Forms {
-  void* legacy;
-  void* per_thread;
-};
-
-Forms find_forms(Driver& driver, const SymbolSource& source, Call call, void* absent) {
+// Fills a row, with its stand-in if the driver lacks it. Not inlined, since it has some four hundred
+// callers.
+[[gnu::noinline]] void fill(Driver& driver, const SymbolSource& source, Call call, void* absent) {
   const CallInfo& row = info(call);
   void* const legacy =
       source.find(row, row.symbol, CU_GET_PROC_ADDRESS_LEGACY_STREAM, driver.version);
   driver.present[static_cast<std::size_t>(call)] = legacy != nullptr;
-  Forms forms{.legacy = legacy != nullptr ? legacy : absent, .per_thread = nullptr};
-  forms.per_thread = forms.legacy;
-  if (row.per_thread_symbol == nullptr) return forms;
-  void* const per_thread = source.find(
-      row, row.per_thread_symbol, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, driver.version);
-  forms.per_thread = per_thread != nullptr ? per_thread : absent;
-  return forms;
+  FunctionPair pair{.legacy = legacy != nullptr ? legacy : absent, .per_thread = nullptr};
+  pair.per_thread = pair.legacy;
+  if (row.per_thread_symbol != nullptr) {
+    void* const per_thread = source.find(
+        row, row.per_thread_symbol, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, driver.version);
+    pair.per_thread = per_thread != nullptr ? per_thread : absent;
+  }
+  driver.set_functions(call, pair);
 }
 
 template <Call call, class Function>
-void fill(Driver& driver, const SymbolSource& source, Function& legacy, Function& per_thread) {
-  const Forms forms =
-      find_forms(driver, source, call, reinterpret_cast<void*>(&Absent<call, Function>::answer));
-  legacy = reinterpret_cast<Function>(forms.legacy);
-  per_thread = reinterpret_cast<Function>(forms.per_thread);
+void* absent(Function) {
+  return reinterpret_cast<void*>(&Absent<call, Function>::answer);
 }
 
 Result<void> require_all(const Driver& driver) {
@@ -139,9 +133,9 @@ Result<Driver> load_driver(const char* path, const LoaderDoors& doors) {
                  .available = static_cast<Size>(driver.version)};
   }
 #define CUVMM_API(name, symbol, since, until, flavours, effect, need) \
-  fill<Call::symbol>(driver, source, driver.name, driver.name##_per_thread);
+  fill(driver, source, Call::symbol, absent<Call::symbol>(driver.name));
 #define CUVMM_API_OLD(name, symbol, since, until, flavours, effect, need) \
-  fill<Call::symbol>(driver, source, driver.name##_v##since, driver.name##_v##since##_per_thread);
+  fill(driver, source, Call::symbol, absent<Call::symbol>(driver.name##_v##since));
 #include "driver/driver_api.def"
 #undef CUVMM_API
 #undef CUVMM_API_OLD

@@ -29,7 +29,8 @@ CUVMM_EVENT(cuMemCreate, CUmemGenericAllocationHandle* chunk, size_t size,
             const CUmemAllocationProp* properties, unsigned long long) {
   TraceRecord event{
       .event = TraceEvent::Create, .flags = native, .size = size, .other = given(called, chunk)};
-  const bool was_refused_memory = called.answer == CUDA_ERROR_OUT_OF_MEMORY;
+  const bool was_refused_memory =
+      called.answer == CUDA_ERROR_OUT_OF_MEMORY && properties != nullptr;
   if (!called.granted() && !was_refused_memory) return call(called, 0, size);
   const Serving* const serving = Engine::get()->serving();
   const bool is_spilled = serving != nullptr && serving->program_chunks.is_far(event.other);
