@@ -66,8 +66,8 @@ class SymbolSource {
   PFN_cuGetProcAddress_v11030 get_v1_;
 };
 
-// Fills a row, with its stand-in if the driver lacks it. Not inlined, since it has some four hundred
-// callers.
+// Fills a row, with its stand-in if the driver lacks it. Not inlined, since it has some four
+// hundred callers.
 [[gnu::noinline]] void fill(Driver& driver, const SymbolSource& source, Call call, void* absent) {
   const CallInfo& row = info(call);
   void* const legacy =
