@@ -292,7 +292,7 @@ Result<void> Control::exchange(const std::function<Result<bool>()>& is_done,
 }
 
 bool Control::move_near(std::span<const AddressRange> ranges, Need need) {
-  if (spilled().physical_in_use == 0) return true;
+  if (spilled().physical_in_use == 0 && pauser_.on_host_bytes() == 0) return true;
   if (!places_.load()) return false;  // VMM_SPILL_MOVE=off
   if (need == Need::Preferred && now_us() < no_move_near_until_us_.load()) return false;
   const Duration within{static_cast<Duration::rep>(longest_move_near_us(need))};
@@ -324,7 +324,8 @@ void Control::rest_from_moving_near() {
 
 bool Control::has_spilled() const {
   const auto& devices = memory_.devices().all();
-  return std::any_of(devices.begin(), devices.end(),
+  return pauser_.has_left_on_host() ||
+         std::any_of(devices.begin(), devices.end(),
                      [](const DeviceMemory* device) { return device->store().has_spilled(); });
 }
 

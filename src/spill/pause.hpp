@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <unordered_set>
 #include <vector>
@@ -98,6 +99,9 @@ class Pauser {
   const ProgramParts& program() const { return program_; }
   // Memory that is swapped out, and memory that came back only as far as the host.
   Size paused_bytes() const { return away_bytes() + on_host_bytes(); }
+  Size on_host_bytes() const { return host_.counters(Location::host(node_)).physical_in_use; }
+  // Whether memory ever came back only as far as the host. Can be called at any time.
+  bool has_left_on_host() const { return has_left_on_host_.load(std::memory_order_relaxed); }
   // Of the last pause: memory that could not leave.
   Size stayed_bytes() const { return paused_.stayed; }
 
@@ -118,12 +122,12 @@ class Pauser {
   Result<void> take_all_out(PauseReport& report, Strict strict, const PauseWatch& watch);
   Result<void> put_all_back(PauseReport& report, Partly partly);
   Result<void> put_each_back(PauseReport& report, Partly partly);
+  Result<ChunkRef> take_on_host(const EvictedChunk& one);
   Result<void> put_back_after_failure(Partly partly);
   void list_what_leaves(PauseReport& report);
   void end_eviction();
   bool trim_host(Size down_to);
   Size away_bytes() const;
-  Size on_host_bytes() const { return host_.counters(Location::host(node_)).physical_in_use; }
   Size expected_bytes() const;
   AccessSet devices() const;      // with memory that may leave
   int first_device() const;       // of them; -1: none
@@ -137,6 +141,7 @@ class Pauser {
   std::uint64_t stock_used_at_ = 0;
   ChunkStore host_;  // host chunks mapped when the device has no room
   std::unordered_set<CUmemGenericAllocationHandle> ours_;  // chunks of host_
+  std::atomic<bool> has_left_on_host_{false};
   int node_ = 0;
   bool has_host_ = false;
   bool can_map_host_ = false;

@@ -262,6 +262,28 @@ TEST_F(PauseTest, WithoutRoomOnTheDeviceItStaysPausedOrResumesPartly) {
   program.free_all();
 }
 
+TEST_F(PauseTest, MemoryThatCameBackAsFarAsTheHostCanBeExported) {
+  MemorySettings settings;
+  settings.limit = SizeLimit::of_bytes(64 * MiB);
+  Program program{driver(), settings};
+  program.add(30 * MiB, false);
+  program.add(30 * MiB, false);
+  EXPECT_FALSE(program.pauser->has_left_on_host());
+  ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
+  program.memory->devices().all().front()->budget().set_limit(32 * MiB);
+  ASSERT_DONE(program.pauser->resume(Partly::Yes));
+  EXPECT_TRUE(program.pauser->has_left_on_host());
+  EXPECT_GE(program.pauser->on_host_bytes(), 20 * MiB);
+  for (const Program::Block& block : program.blocks) {
+    const auto lent = program.memory->lend(block.address, Lending::Secret{1});
+    ASSERT_DONE(lent);
+    const auto borrowed = program.memory->lending().borrow(lent->id);
+    ASSERT_DONE(borrowed);
+    for (const ChunkRef& chunk : borrowed->chunks) ASSERT_DONE(chunk->export_fd());
+    program.memory->lending().give_back(lent->id);
+  }
+}
+
 // Whichever call fails, the program continues with all its memory, or stays paused and can be
 // resumed later.
 TEST_F(PauseTest, LosesNothingWhicheverCallFails) {
