@@ -159,7 +159,7 @@ void ControlSocket::let_in() {
       if (errno != EAGAIN) ::poll(nullptr, 0, 10);
       return;
     }
-    const auto who = checked_peer(socket);
+    const auto who = checked_peer(socket, user_);
     if (who.ok()) {
       visitors_.push_back({OwnFd{std::move(socket)}, now_us()});
     } else {

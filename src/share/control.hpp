@@ -3,6 +3,8 @@
 // socket in that user's private folder.
 #pragma once
 
+#include <unistd.h>
+
 #include <array>
 #include <functional>
 #include <optional>
@@ -98,6 +100,7 @@ class ControlSocket {
   bool is_still_wanted(const OwnFd& by, const Answering& answer);
 
   ListeningSocket listening_;
+  uid_t user_ = ::geteuid();  // keeps control of a program that then drops its privileges
   std::vector<Visitor> visitors_;
 };
 

@@ -112,14 +112,14 @@ Result<Packet> receive(const Fd& socket, Deadline until) {
   }
 }
 
-Result<pid_t> checked_peer(const Fd& socket) {
+Result<pid_t> checked_peer(const Fd& socket, uid_t user) {
   constexpr const char* doing = "ask who is at the other end";
   ucred who{};
   socklen_t size = sizeof who;
   if (::getsockopt(socket.number(), SOL_SOCKET, SO_PEERCRED, &who, &size) != 0) {
     return system_error(doing);
   }
-  if (who.uid != ::geteuid()) {
+  if (who.uid != user) {
     errno = EACCES;
     return system_error(doing, "a process of another user");
   }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <unistd.h>
+
 #include "base/fd.hpp"
 #include "share/message.hpp"
 #include "share/system_error.hpp"
@@ -36,8 +38,8 @@ Result<Packet> receive(const Fd& socket, Deadline until);
 // Waits until the socket is readable (POLLIN) or writable (POLLOUT).
 Result<void> wait_for(const Fd& socket, short what, Deadline until, const char* doing);
 
-// Checks that the process at the other end runs as our user. Returns its pid in our namespace, or
+// Checks that the process at the other end runs as this user. Returns its pid in our namespace, or
 // 0.
-Result<pid_t> checked_peer(const Fd& socket);
+Result<pid_t> checked_peer(const Fd& socket, uid_t user = ::geteuid());
 
 }  // namespace cuvmm::share

@@ -123,6 +123,7 @@ TEST_F(MappingCalls, WorkOnTheProgramsOwnMemory) {
   EXPECT_DONE(set_access(address, granule));
   EXPECT_DONE(through_door<Call::cuMemsetD8_v2>(address, static_cast<unsigned char>(1),
                                                 std::size_t{granule}));
+  EXPECT_DONE(through_door<Call::cuCtxSynchronize>());
   EXPECT_DONE(unmap(address, granule));
   EXPECT_DONE(free_addresses(address, 2 * granule));
 }

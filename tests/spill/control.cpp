@@ -8,10 +8,12 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <optional>
 #include <thread>
 
@@ -359,6 +361,27 @@ TEST_F(ControlTest, AServedSocketStaysFresh) {
   struct stat facts {};
   ASSERT_EQ(::stat(path.c_str(), &facts), 0);
   EXPECT_GT(facts.st_mtime, 1);
+}
+
+TEST_F(ControlTest, AProgramThatDropsItsPrivilegesStaysControlled) {
+  if (::geteuid() != 0) GTEST_SKIP() << "this user has none to drop";
+  auto socket = share::ControlSocket::open();
+  ASSERT_TRUE(socket.ok()) << socket.error().text();
+  const auto path = folder_ / "cuvmm" / only_name_in(folder_ / "cuvmm");
+  const auto visitor = share::connect_to(path, soon());
+  ASSERT_TRUE(visitor.ok()) << visitor.error().text();
+  constexpr uid_t nobody = 65534;
+  ASSERT_EQ(::seteuid(nobody), 0);
+  auto told = std::async(std::launch::async, [&] {
+    return share::tell(*visitor, request(ControlWhat::State), soon());
+  });
+  while (told.wait_for(std::chrono::seconds{0}) != std::future_status::ready) {
+    socket->serve([](const auto&, const auto&) { return share::ControlAnswer{}; },
+                  share::Deadline::after(Duration{10'000}));
+  }
+  ASSERT_EQ(::seteuid(0), 0);
+  const auto answer = told.get();
+  EXPECT_TRUE(answer.ok()) << answer.error().text();
 }
 
 TEST_F(ControlTest, ADeadProcessesSocketIsNoProcess) {
