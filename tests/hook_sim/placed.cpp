@@ -202,7 +202,7 @@ class GraphsPlacedByUse : public PlacedByUse {
   CUdeviceptr block_that_is(bool near, std::initializer_list<CUdeviceptr> but = {}) const {
     for (const CUdeviceptr one : blocks_) {
       const bool is_excluded = std::find(but.begin(), but.end(), one) != but.end();
-      if (is_near(one) == near && !is_excluded) return one;
+      if (one != 0 && is_near(one) == near && !is_excluded) return one;
     }
     ADD_FAILURE() << "there is none";
     return 0;
@@ -287,6 +287,42 @@ TEST_F(GraphsPlacedByUse, AnUpdateToSpilledMemoryMovesItIn) {
   parameters.memcpy.copyParams = copy(next, to);
   EXPECT_EQ(through_door<Call::cuGraphExecNodeSetParams>(exec_, node_, &parameters), CUDA_SUCCESS);
   expect_copied(next, to);
+}
+
+TEST_F(GraphsPlacedByUse, AnUpdateToMemoryThatAResumeLeftOnTheHostMovesItIn) {
+  const CUdeviceptr one = block_that_is(true);
+  const CUdeviceptr two = block_that_is(true, {one});
+  const CUdeviceptr three = block_that_is(true, {one, two});
+  for (CUdeviceptr& block : blocks_) {
+    if (block == one || block == two || block == three) continue;
+    ASSERT_EQ(through_door<Call::cuMemFree_v2>(block), CUDA_SUCCESS);
+    block = 0;
+  }
+  Control& control = *Engine::get()->control();
+  ASSERT_EQ(control.spilled().physical_in_use, 0u);
+  ASSERT_TRUE(control.pause(Duration{20'000'000}, Strict::No).ok());
+  std::vector<CUdeviceptr> taken(1);
+  while (of_driver("cuMemAlloc_v2", &taken.back(), std::size_t{small}) == CUDA_SUCCESS) {
+    taken.push_back(0);
+  }
+  const auto give_back = [&](std::size_t down_to) {
+    for (; taken.size() > down_to; taken.pop_back()) of_driver("cuMemFree_v2", taken.back());
+  };
+  give_back(taken.size() - 3);  // the last is 0: two of the three have room
+  const auto resumed = control.resume(Partly::Yes);
+  give_back(0);
+  ASSERT_TRUE(resumed.ok()) << resumed.error().text();
+
+  const CUdeviceptr far = block_that_is(false);
+  const CUdeviceptr from = block_that_is(true);
+  const CUdeviceptr to = block_that_is(true, {from});
+  add_copy(from, to);
+  instantiate();
+  const CUDA_MEMCPY3D wanted = copy(far, to);
+  EXPECT_EQ(through_door<Call::cuGraphExecMemcpyNodeSetParams>(exec_, node_, &wanted, context_),
+            CUDA_SUCCESS);
+  EXPECT_TRUE(is_near(far));
+  expect_copied(far, to);
 }
 
 TEST_F(GraphsPlacedByUse, AnUpdateOfAChildToSpilledMemoryMovesItIn) {
