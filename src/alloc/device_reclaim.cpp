@@ -60,10 +60,8 @@ Size DeviceReclaim::room_on(const DeviceMemory& device) const {
   const Driver& driver = parts_.dependencies.driver;
   const Size held = device.budget().held_bytes();
   Size left = device.memory() - std::min(device.memory(), held);
-  std::size_t free = 0;
-  std::size_t all = 0;
   const bool is_current = current_device(driver) == device.ordinal();
-  if (is_current && driver.cuMemGetInfo(&free, &all) == CUDA_SUCCESS) left = free;
+  if (is_current) left = free_memory(driver).value_or(left);
   return std::min(left, device.budget().available()) + device.chunk_counters().physical_free;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+
 #include "driver/driver.hpp"
 
 namespace cuvmm {
@@ -15,6 +17,14 @@ inline CUcontext current_context(const Driver& driver) {
 inline int current_device(const Driver& driver) {
   CUdevice ordinal = -1;
   return driver.cuCtxGetDevice_v2000(&ordinal) == CUDA_SUCCESS ? ordinal : -1;
+}
+
+// Of the current device; nullopt if the driver does not say.
+inline std::optional<Size> free_memory(const Driver& driver) {
+  std::size_t free = 0;
+  std::size_t all = 0;
+  if (driver.cuMemGetInfo(&free, &all) != CUDA_SUCCESS) return {};
+  return free;
 }
 
 // Tells contexts apart even if a new one has the handle of one that has ended. 0 if there is none,

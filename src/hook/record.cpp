@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "driver/current_context.hpp"
 #include "hook/whereabouts.hpp"
 #include "trace/refusals.hpp"
 #include "trace/stacks/sampling.hpp"
@@ -62,13 +63,6 @@ bool was_captured(const Driver& driver, const TraceRecord& event) {
          status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
-// 0: not known.
-Size free_bytes(const Driver& driver) {
-  std::size_t free = 0;
-  std::size_t all = 0;
-  return driver.cuMemGetInfo(&free, &all) == CUDA_SUCCESS ? free : 0;
-}
-
 }  // namespace
 
 Called called_at(std::uint64_t began, CUresult answer, Flavour flavour) {
@@ -87,7 +81,9 @@ void record_call(const Driver& driver, Call call, const Called& called, const Tr
   if (event.device == no_device) event.device = here.device;
   if (event.context == 0) event.context = here.context;
   if (event.event == TraceEvent::CaptureBegin) captures_were_begun = true;
-  if (is_refused_memory(event) && event.device == here.device) event.other = free_bytes(driver);
+  if (is_refused_memory(event) && event.device == here.device) {
+    event.other = free_memory(driver).value_or(0);
+  }
   if (was_captured(driver, event)) event.flags |= trace_flag::captured;
   record_event(event);
   if (event.event == TraceEvent::Allocate) sample_stack_of(event);

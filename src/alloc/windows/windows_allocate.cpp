@@ -2,6 +2,7 @@
 // Allocation: a cached window, or else a new one over vacant memory or chunks from the store.
 #include "alloc/windows/window_request.hpp"
 #include "alloc/windows/windows.hpp"
+#include "driver/current_context.hpp"
 
 namespace cuvmm {
 namespace {
@@ -130,12 +131,7 @@ Size Windows::obtainable_bytes() const {
   const Location here = Location::device(table_.device);
   const Budget* const budget = store_.budget(here);
   Size free = budget != nullptr ? budget->available() : 0;
-  std::size_t free_on_device = 0;
-  std::size_t all = 0;
-  if (table_.driver.cuMemGetInfo(&free_on_device, &all) == CUDA_SUCCESS) {
-    free = std::min<Size>(free, free_on_device);
-  }
-  free = std::min(free, settings_.device_memory);
+  free = std::min({free, free_memory(table_.driver).value_or(free), settings_.device_memory});
   const Holding holding{table_.lock};
   return free + store_.counters(here).physical_free + table_.held() + table_.deferred_bytes -
          table_.live_bytes;
