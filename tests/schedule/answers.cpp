@@ -145,17 +145,8 @@ TEST_F(Answers, NothingIsQueuedUntilTheContextThatFailedHasEnded) {
   });
   for (const auto& report : reports) {
     CUcontext unrelated = nullptr;
-    CUcontext lost = nullptr;
     ASSERT_CUDA(hooked().cuCtxCreate_v3020(&unrelated, 0, 0));
-    ASSERT_CUDA(hooked().cuCtxCreate_v3020(&lost, 0, 0));
-    CUmodule module = nullptr;
-    CUfunction fill = nullptr;
-    CUstream stream = nullptr;
-    CUevent event = nullptr;
-    ASSERT_CUDA(hooked().cuModuleLoadData(&module, kernels_ptx()));
-    ASSERT_CUDA(hooked().cuModuleGetFunction(&fill, module, "fill"));
-    ASSERT_CUDA(hooked().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    ASSERT_CUDA(hooked().cuEventCreate(&event, CU_EVENT_DEFAULT));
+    const auto [lost, fill, stream, event] = DoomedContext{CU_STREAM_NON_BLOCKING};
     EXPECT_CUDA(launch_hooked(fill, stream, std::uint64_t{0x1000}, 1u, 1u));
     EXPECT_CUDA(hooked().cuEventRecord(event, stream));
     scheduled_.scheduler().settle_all();

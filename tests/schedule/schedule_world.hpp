@@ -48,6 +48,23 @@ class GivenContext {
   CUcontext context_ = nullptr;
 };
 
+// A context of its own that an error can end, current on this thread.
+struct DoomedContext {
+  explicit DoomedContext(unsigned stream_flags) {
+    CUmodule module = nullptr;
+    GIVEN(hooked().cuCtxCreate_v3020(&context, 0, 0));
+    GIVEN(hooked().cuModuleLoadData(&module, kernels_ptx()));
+    GIVEN(hooked().cuModuleGetFunction(&fill, module, "fill"));
+    GIVEN(hooked().cuStreamCreate(&stream, stream_flags));
+    GIVEN(hooked().cuEventCreate(&event, CU_EVENT_DEFAULT));
+  }
+
+  CUcontext context = nullptr;
+  CUfunction fill = nullptr;
+  CUstream stream = nullptr;
+  CUevent event = nullptr;
+};
+
 // Enables scheduling with this policy until the end of the scope.
 class Scheduled {
  public:

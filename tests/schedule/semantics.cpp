@@ -225,19 +225,10 @@ TEST_F(Semantics, NothingIsQueuedOnceAnyCallHasReportedAStickyError) {
   });
   for (const Report& report : reports) {
     CUcontext unrelated = nullptr;
-    CUcontext lost = nullptr;
     ASSERT_CUDA(hooked().cuCtxCreate_v3020(&unrelated, 0, 0));
-    ASSERT_CUDA(hooked().cuCtxCreate_v3020(&lost, 0, 0));
-    CUmodule module = nullptr;
-    CUfunction fill = nullptr;
-    CUstream stream = nullptr;
-    CUevent event = nullptr;
+    const auto [lost, fill, stream, event] = DoomedContext{CU_STREAM_DEFAULT};
     CUdeviceptr memory = 0;
-    ASSERT_CUDA(hooked().cuModuleLoadData(&module, kernels_ptx()));
-    ASSERT_CUDA(hooked().cuModuleGetFunction(&fill, module, "fill"));
     ASSERT_CUDA(hooked().cuMemAlloc(&memory, 4));
-    ASSERT_CUDA(hooked().cuStreamCreate(&stream, CU_STREAM_DEFAULT));
-    ASSERT_CUDA(hooked().cuEventCreate(&event, CU_EVENT_DEFAULT));
     Held held;  // until the driver has accepted the record
     EXPECT_CUDA(hooked().cuLaunchHostFunc(stream, &Held::wait, &held));
     EXPECT_CUDA(launch_hooked(fill, stream, std::uint64_t{0x1000}, 1u, 1u));
