@@ -81,12 +81,14 @@ TEST_F(Scheduling, OtherStreamsSettleWhileTheThreadIsStuckInTheDriver) {
   Scheduler& scheduler = start();
   Client& client = scheduler.create_client("ann", 0, 1);
   const StreamState& stream = streams_.add();
-  Door door;
-  submit(client, on(stream), 1);
-  submit(client, on(stream), door);
-  door.wait_until_reached();
+  Door first, second;
+  submit(client, on(stream), first);
+  first.wait_until_reached();
+  submit(client, on(stream), second);  // in time for the same mark
+  first.open();
+  second.wait_until_reached();
   scheduler.settle_stream(streams_.add());
-  door.open();
+  second.open();
   scheduler.settle_stream(stream);
   EXPECT_EQ(device_.marks, 1);
 }
