@@ -125,9 +125,11 @@ void add_times(nlohmann::json& one, const CheckpointTimes& times) {
   one["unlock_us"] = times.unlock_us;
 }
 
-// With --all, a process that has ended since the listing does not count.
+// With --all, a process that has ended since the listing does not count. One that is about to end
+// has closed its control socket already.
 bool has_ended_meanwhile(const PauseRequest& request, int process, const Error& error) {
-  return request.all && (share::says_gone(error) || !is_running(process));
+  if (!request.all) return false;
+  return error.kind == ErrorKind::NotFound || share::says_gone(error) || !is_running(process);
 }
 
 int complain(int process, const std::string& why) {
