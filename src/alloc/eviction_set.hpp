@@ -59,7 +59,9 @@ struct EvictionSet {
   Size stayed = 0;
   const char* why = "";  // reason of the last exclusion
 
-  void exclude(Size size, const char* reason) {
+  // What already lies on the host occupies no device.
+  void exclude(Size size, const Location& where, const char* reason) {
+    if (where.is_host()) return;
     stayed += size;
     why = reason;
   }

@@ -14,12 +14,13 @@ void ProgramEviction::begin_eviction(EvictionSet& evicted) {
     const auto places = chunks_.places_of(chunk);
     const auto open = std::find_if(places.begin(), places.end(),
                                    [&](const Place& place) { return place.is_open_to(device_); });
+    const Location lies = chunk.moved ? chunk.moved->location() : Location::device(device_);
     if (chunk.stays != nullptr) {
-      evicted.exclude(chunk.size, chunk.stays);
+      evicted.exclude(chunk.size, lies, chunk.stays);
     } else if (places.empty()) {
-      evicted.exclude(chunk.size, "the program has created it and not mapped it");
+      evicted.exclude(chunk.size, lies, "the program has created it and not mapped it");
     } else if (open == places.end()) {
-      evicted.exclude(chunk.size, "the program has mapped it and not made it accessible");
+      evicted.exclude(chunk.size, lies, "the program has mapped it and not made it accessible");
     } else {
       EvictedChunk& one = evicted.chunks.emplace_back();
       one.of = this;

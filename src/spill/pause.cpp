@@ -151,7 +151,7 @@ void Pauser::list_programs_chunks(int ordinal, CUcontext context, EvictionSet& e
     return;
   }
   for (const auto& chunk : program_.chunks->chunks_on(ordinal)) {
-    evicted.exclude(chunk->size, "its device has no context");
+    evicted.exclude(chunk->size, Location::device(ordinal), "its device has no context");
   }
 }
 

@@ -282,6 +282,12 @@ TEST_F(PauseTest, MemoryThatCameBackAsFarAsTheHostCanBeExported) {
     for (const ChunkRef& chunk : borrowed->chunks) ASSERT_DONE(chunk->export_fd());
     program.memory->lending().give_back(lent->id);
   }
+  // What has an IPC handle now cannot leave; but only some of it is on the device.
+  const auto paused = program.pauser->pause(timeout, Strict::No);
+  ASSERT_DONE(paused);
+  EXPECT_GT(paused->stayed, 0u);
+  EXPECT_LE(paused->stayed, 32 * MiB);
+  ASSERT_DONE(program.pauser->resume(Partly::No));
 }
 
 // Whichever call fails, the program continues with all its memory, or stays paused and can be

@@ -89,7 +89,7 @@ void ArenaEviction::begin_eviction(EvictionSet& evicted) {
     const Chunk& chunk = *mapped.chunk;
     if (!evicted.wants(chunk) || first_at.at(chunk.handle()) != mapped.offset) return;
     if (const auto why = stays.find(chunk.handle()); why != stays.end()) {
-      return evicted.exclude(chunk.size(), why->second);
+      return evicted.exclude(chunk.size(), chunk.location(), why->second);
     }
     evicted.chunks.push_back({.of = this,
                               .address = state_.mapping.address_of(mapped.offset),

@@ -72,7 +72,7 @@ void WindowEviction::begin_eviction(EvictionSet& evicted) {
   for (SharedChunk* chunk : table_.shared.all()) {
     if (!evicted.wants(*chunk->chunk)) continue;
     if (const char* const why = why_it_stays(*chunk)) {
-      evicted.exclude(table_.granule, why);
+      evicted.exclude(table_.granule, chunk->chunk->location(), why);
       continue;
     }
     const CUdeviceptr address = chunk->pieces.front()->placed(table_.granule).piece_window();
@@ -87,7 +87,7 @@ void WindowEviction::begin_eviction(EvictionSet& evicted) {
       address += chunk->size();
       if (!evicted.wants(*chunk)) continue;
       if (const char* const why = why_it_stays(*block, chunk)) {
-        evicted.exclude(chunk->size(), why);
+        evicted.exclude(chunk->size(), chunk->location(), why);
       } else {
         evicted.chunks.push_back(departing(*this, here, chunk));
         evicted.chunks.back().block = block;
