@@ -227,7 +227,9 @@ Result<void> Pauser::put_each_back(PauseReport& report, Partly partly) {
   DeviceSwapOut::Instead instead;
   if (partly == Partly::Yes && can_map_host_) {
     instead = [&](const EvictedChunk& one) -> Result<ChunkRef> {
-      ChunkRef chunk = TRY(take_on_host(one));
+      // Exportable as on the device, if host memory can be: the program may ask for an IPC handle.
+      ChunkRef chunk =
+          TRY(host_.take_even_if_unexportable({one.size, Location::host(node_), one.exportable}));
       ours_.insert(chunk->handle());
       has_left_on_host_.store(true, std::memory_order_relaxed);
       return chunk;
@@ -245,16 +247,6 @@ Result<void> Pauser::put_each_back(PauseReport& report, Partly partly) {
     report.moved += removal->bytes();
   }
   return {};
-}
-
-// As exportable as on the device, if host memory can be: the program may ask for an IPC handle.
-Result<ChunkRef> Pauser::take_on_host(const EvictedChunk& one) {
-  const Location host = Location::host(node_);
-  if (one.exportable == Export::Yes) {
-    auto taken = host_.take({one.size, host, Export::Yes});
-    if (taken.ok() || taken.error().kind == ErrorKind::OutOfMemory) return taken;
-  }
-  return host_.take({one.size, host, Export::No});
 }
 
 // Tries again, since a refusal by the driver may be transient. If another program has taken the

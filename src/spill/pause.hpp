@@ -122,7 +122,6 @@ class Pauser {
   Result<void> take_all_out(PauseReport& report, Strict strict, const PauseWatch& watch);
   Result<void> put_all_back(PauseReport& report, Partly partly);
   Result<void> put_each_back(PauseReport& report, Partly partly);
-  Result<ChunkRef> take_on_host(const EvictedChunk& one);
   Result<void> put_back_after_failure(Partly partly);
   void list_what_leaves(PauseReport& report);
   void end_eviction();

@@ -61,8 +61,11 @@ ChunkRef ChunkStore::take_free(const ChunkKind& kind) {
 }
 
 Result<ChunkRef> ChunkStore::take(const ChunkKind& kind, const ReclaimClient* asker) {
-  if (ChunkRef free = impl_->take_free(kind)) return free;
-  return impl_->make(kind, kind.size, asker);
+  return impl_->take(kind, asker);
+}
+
+Result<ChunkRef> ChunkStore::take_even_if_unexportable(const ChunkKind& kind) {
+  return impl_->take_even_if_unexportable(kind);
 }
 
 Result<std::vector<ChunkRef>> ChunkStore::take_many(const ChunkKind& kind, std::size_t count,

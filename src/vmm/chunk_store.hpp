@@ -70,6 +70,8 @@ class ChunkStore {
   // clients in their order (except `asker`, which is making this request), and then tries once
   // more.
   Result<ChunkRef> take(const ChunkKind& kind, const ReclaimClient* asker = nullptr);
+  // As take(), but if the location cannot make exportable memory, the chunk is not exportable.
+  Result<ChunkRef> take_even_if_unexportable(const ChunkKind& kind);
   // All `count` or none.
   Result<std::vector<ChunkRef>> take_many(const ChunkKind& kind, std::size_t count,
                                           const ReclaimClient* asker = nullptr);

@@ -38,6 +38,18 @@ ChunkRef ChunkStore::Impl::in_use(StoredChunk* chunk) {
   return ChunkRef::taking(chunk);
 }
 
+Result<ChunkRef> ChunkStore::Impl::take(const ChunkKind& kind, const ReclaimClient* asker) {
+  if (ChunkRef free = take_free(kind)) return free;
+  return make(kind, kind.size, asker);
+}
+
+Result<ChunkRef> ChunkStore::Impl::take_even_if_unexportable(const ChunkKind& kind) {
+  Result<ChunkRef> taken = take(kind, nullptr);
+  if (taken.ok() || taken.error().kind == ErrorKind::OutOfMemory) return taken;
+  if (kind.exportable == Export::No) return taken;
+  return take({kind.size, kind.location, Export::No}, nullptr);
+}
+
 ChunkRef ChunkStore::Impl::take_free(const ChunkKind& kind) {
   const Holding holding{lock_};
   LocalChunks* const local = local_at(kind.location);

@@ -38,6 +38,8 @@ class ChunkStore::Impl final : private ChunkHome {
   // Releases the free chunks. Chunks in use keep the impl alive.
   static void close(const std::shared_ptr<Impl>& impl);
 
+  Result<ChunkRef> take(const ChunkKind& kind, const ReclaimClient* asker);
+  Result<ChunkRef> take_even_if_unexportable(const ChunkKind& kind);
   ChunkRef take_free(const ChunkKind& kind);
   std::vector<ChunkRef> take_free(const ChunkKind& kind, std::size_t most);
   // A new chunk. `still_wanted`: bytes that the caller will request in total, including this one.
@@ -80,7 +82,6 @@ class ChunkStore::Impl final : private ChunkHome {
   void retry_unreleased();
   ChunkRef in_use(StoredChunk* chunk);
   static ChunkCounters counters_of(const LocalChunks& local);
-  Result<ChunkRef> take_spilled_at(const ChunkKind& kind);
   void record_spill(TraceEvent event, const Chunk& chunk) const;
 
   const Driver& driver_;

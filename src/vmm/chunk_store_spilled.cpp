@@ -30,26 +30,16 @@ Result<ChunkRef> ChunkStore::Impl::take_spilled(Size size, Export exportable) {
                 .subject = "it may lie nowhere else",
                 .asked = size};
   for (const Location& where : places) {
-    Result<ChunkRef> made = take_spilled_at({size, where, exportable});
-    if (made.ok()) {
-      record_spill(TraceEvent::Spill, **made);
-      return made;
+    Result<ChunkRef> taken = take_even_if_unexportable({size, where, exportable});
+    if (taken.ok()) {
+      record_spill(TraceEvent::Spill, **taken);
+      return taken;
     }
-    refusal = made.error();
+    refusal = taken.error();
   }
   // A place may fail for another reason, but to the caller this is a lack of memory.
   refusal.kind = ErrorKind::OutOfMemory;
   return refusal;
-}
-
-// If the place cannot make exportable memory, takes a chunk that is not exportable.
-Result<ChunkRef> ChunkStore::Impl::take_spilled_at(const ChunkKind& kind) {
-  Result<ChunkRef> made = make(kind, kind.size, nullptr);
-  if (made.ok() || made.error().kind == ErrorKind::OutOfMemory) return made;
-  if (kind.exportable == Export::No) return made;
-  const ChunkKind local{kind.size, kind.location, Export::No};
-  if (ChunkRef free = take_free(local)) return free;
-  return make(local, local.size, nullptr);
 }
 
 Result<void> ChunkStore::Impl::make_spilled_ready(Size size) {
