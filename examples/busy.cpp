@@ -115,7 +115,7 @@ class Work {
     CHECK(cuDeviceGetAttribute, &processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
     blocks_ = static_cast<unsigned>(processors);
     CHECK(cuStreamCreate, &stream_, CU_STREAM_NON_BLOCKING);
-    // Programs have memory; from it, the node's service learns which devices they use.
+    // Programs have memory; from it, the node service learns which devices they use.
     CUdeviceptr memory = 0;
     CHECK(cuMemAlloc, &memory, 1 << 20);
     if (settings.graph) make_graph();

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Runs three programs that each need 60% of a card. Natively, two of them run out of memory; with
-# the node's service, all three finish. Runs on a simulated card that they share; exit status 1 if
+# the node service, all three finish. Runs on a simulated card that they share; exit status 1 if
 # the outcome differs. Usage: demo_node.sh [BUILD [--card INDEX]]. With --card, it runs on that real
 # card, where the programs get 24 GiB, and skips the native part, since nothing limits that.
 set -euo pipefail

@@ -25,7 +25,7 @@ source tools/order_programs.sh
   run_order_programs "$order_programs"
 } | tee "$results/order.txt"
 
-# Clients of a node's service, killed at random times.
+# Clients of a node service, killed at random times.
 {
   echo "commit $(commit_built)"
   echo "machine $(machine_here)"

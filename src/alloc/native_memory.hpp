@@ -31,7 +31,7 @@ class NativeMemory {
   NativeMemory(const Driver& driver, const MemorySettings& settings, ServedDevices& devices);
 
   bool counts() const { return counts_; }
-  // Whether a limit or the node's service bounds the chunks that the program creates.
+  // Whether a limit or the node service bounds the chunks that the program creates.
   bool bounds_chunks() const { return bounds_chunks_; }
   // Memory of the current context.
   void took(const Name& name, Size size);

@@ -36,7 +36,7 @@ int print_once(const MetricsRequest& request) {
   wait_for_figures(*source);
   const std::string text = source->metrics({.sees_all = true}, format);
   if (text.empty()) {
-    say("the node's service does not answer");
+    say("the node service does not answer");
     return 1;
   }
   fmt::print("{}", text);

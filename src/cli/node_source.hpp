@@ -8,7 +8,7 @@
 
 namespace cuvmm::cli {
 
-// The node's state as seen from here: from the node's service if there is one, or else from the
+// The node's state as seen from here: from the node service if there is one, or else from the
 // figures of this user's processes.
 class NodeSource : public observe::WebSource {
  public:

@@ -21,7 +21,7 @@ namespace {
 
 using namespace node;  // NOLINT(google-build-using-namespace): its words are this file's subject
 
-constexpr const char* asking_node = "ask the node's service";
+constexpr const char* asking_node = "ask the node service";
 constexpr Duration node_patience{2'000'000};
 
 Result<Fd> connect_to_node(share::Deadline until) {

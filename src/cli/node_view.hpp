@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line's queries to the node's service.
+// The command line's queries to the node service.
 #pragma once
 
 #include <string>

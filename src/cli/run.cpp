@@ -139,7 +139,7 @@ bool is_consistent(const RunRequest& request) {
   return true;
 }
 
-// Names the flags that need the node's service if there is none.
+// Names the flags that need the node service if there is none.
 void warn_of_missing_service(const RunRequest& request) {
   const Options options = Options::from_environment();
   if (options.node == NodeUse::Require) return;  // the program itself fails

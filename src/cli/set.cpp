@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuvmm set: changes the terms of running clients of the node's service.
+// cuvmm set: changes the terms of running clients of the node service.
 #include <fmt/core.h>
 
 #include "base/option_types.hpp"

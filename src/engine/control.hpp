@@ -56,7 +56,7 @@ class Control {
   bool may_need_resume() const { return busy_.load() == Busy::Request || is_paused(); }
 
   // What a command (or the program itself, by the C API) has paused, only a command resumes: the
-  // node's service may have paused it before, and finds that it is no longer its own.
+  // node service may have paused it before, and finds that it is no longer its own.
   enum class Asker : std::uint8_t { Command, Service };
   Result<PauseReport> pause(Duration timeout, Strict strict, const PauseWatch& watch = {},
                             Asker asker = Asker::Command);

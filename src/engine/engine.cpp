@@ -37,7 +37,7 @@ void tell_trace_of_memory() {
     engine->serving()->memory.holdings().tell_trace();
 }
 
-// Runs at exit: the node's service must not use the driver through this process once it is ending.
+// Runs at exit: the node service must not use the driver through this process once it is ending.
 void end_tenancy() {
   if (Engine* const engine = Engine::running()) engine->leave_node();
 }

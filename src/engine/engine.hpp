@@ -57,7 +57,7 @@ class Engine {
   Control* control() const { return control_.get(); }
   // For the end of the process: stops serving other programs' requests.
   void leave_node();
-  // Tells the node's service that this process shares memory or an event: it has exported it under
+  // Tells the node service that this process shares memory or an event: it has exported it under
   // that handle, granted it with that token, or opened it from another process. Does not wait for
   // the service.
   void shares(const CUipcMemHandle& handle);

@@ -206,7 +206,7 @@ void TimeLease::wait_to_launch(OfDevice& device, Call call) {
     if (node::grant_in(word) == TimeGrant::None) {
       const std::uint64_t beat = grants_->board()->beat_ns.load(std::memory_order_relaxed);
       if (now > std::max(beat, asked_at) + longest_silence_ns) {
-        suspend_sharing("the node's service is silent");
+        suspend_sharing("the node service is silent");
       } else if (now > asked_at + longest_wait_ns) {
         suspend_sharing("no grant of device time has come");
       } else {

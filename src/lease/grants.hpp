@@ -9,7 +9,7 @@
 
 namespace cuvmm::lease {
 
-// This process' side of the board on which the node's service grants it device time. The board's
+// This process' side of the board on which the node service grants it device time. The board's
 // address never changes. While there is no service, the board is all zero, which lets all launches
 // pass.
 class Grants {

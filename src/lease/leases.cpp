@@ -259,8 +259,7 @@ void Leases::return_what_is_not_backed(Holding& holding, Leased& place, std::uin
   place.unbacked_since = 0;
   const Size returned = place.budget->take_surplus(place.budget->surplus());
   if (returned == 0) return;
-  CUVMM_LOG(Info,
-            "the driver has no memory for %s of the lease; returning it to the node's service",
+  CUVMM_LOG(Info, "the driver has no memory for %s of the lease; returning it to the node service",
             print_size(returned).c_str());
   send(LeaseReturn{place.uuid, returned});
   const std::uint64_t until = std::min(longest, now_ns() + until_it_has_looked);
@@ -309,7 +308,7 @@ bool Leases::wait_until_leased(LeasedBudget& budget, Size size, std::uint64_t un
 
 void Leases::log_refusal(const Pending& refused) {
   CUVMM_LOG_RARELY(Warning,
-                   "the node's service refuses %s: %s; %s is free, %s foreign, and `cuvmm top` "
+                   "the node service refuses %s: %s; %s is free, %s foreign, and `cuvmm top` "
                    "shows who holds the rest",
                    print_size(refused.bytes).c_str(), words_for(refused.why),
                    print_size(refused.free).c_str(), print_size(refused.foreign).c_str());

@@ -32,7 +32,7 @@ struct LeaseSettings {
 // Returns those of `sockets` that belong to root or this user.
 std::vector<std::string> sockets_that_may_be_trusted(const std::vector<std::string>& sockets);
 
-// This process as a client of the node's service. Two threads start with the first device: one
+// This process as a client of the node service. Two threads start with the first device: one
 // keeps the connection and records the service's messages, the other carries out its requests.
 // While the service does not answer, only the driver limits memory, unless the service is required.
 // On reconnection, the process reports what it holds.

@@ -64,8 +64,11 @@ void Leases::connect_and_listen() {
       if (is_connected()) backoff = shortest_backoff;
       lose();
     } else if (settings_.is_required) {
-      CUVMM_LOG_ONCE(Warning, "no service of the node can be reached (%s), and VMM_NODE=require",
-                     socket.error().text().c_str());
+      CUVMM_LOG_ONCE(
+          Warning,
+          "no node service can be reached (%s), and VMM_NODE=require refuses memory without "
+          "one; start cuvmmd",
+          socket.error().text().c_str());
     }
     ::usleep(static_cast<useconds_t>(backoff.count()));
     backoff = std::min(2 * backoff, longest_backoff);
@@ -73,7 +76,7 @@ void Leases::connect_and_listen() {
 }
 
 Result<Fd> Leases::connect() const {
-  Error why{.kind = ErrorKind::NotFound, .doing = "connect to the node's service"};
+  Error why{.kind = ErrorKind::NotFound, .doing = "connect to the node service"};
   for (const std::string& path : sockets_that_may_be_trusted(settings_.sockets)) {
     auto socket = share::connect_to(path, share::Deadline::after(Duration{100'000}));
     if (socket.ok() && is_of_a_trusted_service(*socket)) return socket;
@@ -217,7 +220,7 @@ bool Leases::take_note(const Rejected& said) {
     CUVMM_LOG(Warning, "the node service cannot hold the guarantee (%s); running without one",
               said.text.c_str());
   } else {
-    CUVMM_LOG_RARELY(Warning, "the node's service refuses this process: %s", said.text.c_str());
+    CUVMM_LOG_RARELY(Warning, "the node service refuses this process: %s", said.text.c_str());
   }
   return false;
 }

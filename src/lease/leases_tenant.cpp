@@ -168,8 +168,7 @@ bool Leases::pause_for(const ReclaimDemand& demand) {
     send(OutlastedTurn{static_cast<Microseconds>(work_within.count())});
   }
   if (!paused.ok()) {
-    CUVMM_LOG_RARELY(Info, "the node's service asked for a pause: %s",
-                     paused.error().text().c_str());
+    CUVMM_LOG_RARELY(Info, "the node service asked for a pause: %s", paused.error().text().c_str());
     // A program that is paused stays paused: others may have taken the memory that it released.
     if (!tenant_.is_paused()) return false;
   }

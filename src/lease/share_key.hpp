@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keys by which the node's service finds out which processes share memory or events.
+// The keys by which the node service finds out which processes share memory or events.
 #pragma once
 
 #include <cstring>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory that the node's service shares with one client: who may launch, and who wants to. The
+// The memory that the node service shares with one client: who may launch, and who wants to. The
 // service creates it and sends it with TimeBoard; both sides map it. Clients of lower priority map
 // it too, but cannot write it (ForegroundBoard).
 #pragma once

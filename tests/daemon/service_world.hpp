@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The node's service as a process, and clients that send it scripted messages.
+// The node service as a process, and clients that send it scripted messages.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -164,7 +164,7 @@ eventually "the left job is in cuvmm top" seen "slurm-$left" 3000
 eventually "the right job is in cuvmm top" seen "slurm-$right" 4000
 ! step --immediate=1 --gres=gpumem:2048 true >/dev/null 2>&1 || fail "memory is granted that others have"
 
-echo "== the node's service starts anew"
+echo "== the node service restarts"
 kill -9 "$service"
 wait "$service" 2>/dev/null || true
 start_service

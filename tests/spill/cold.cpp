@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that a program has not used for a while, which the node's service may have moved out.
+// Memory that a program has not used for a while, which the node service may have moved out.
 #include <optional>
 
 #include "paused_program.hpp"

@@ -90,7 +90,7 @@ TEST_F(SpilledChunks, HotOnesReplaceColdOnes) {
   expect_pattern(own.address() + 3 * block, block, 2);
 }
 
-// What the node's service may ask for.
+// What the node service may ask for.
 TEST_F(SpilledChunks, CountAsColdOnceTheProgramHasNotUsedThem) {
   BoundedLessor lessor{64 * granule};
   Program program{driver(), leased_settings(lessor)};

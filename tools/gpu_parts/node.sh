@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests the node's service: two programs of 8 GiB that take turns on 12 GiB, compared with two bare
+# Tests the node service: two programs of 8 GiB that take turns on 12 GiB, compared with two bare
 # processes that copy as much out and in at once; three programs of 60% of 24 GiB; four servers with
 # 8 GiB of weights each on 12 GiB; then trainings in turns, guarantees and leases, two minutes at most
 # (tools/node_figures.py).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory shared between processes by 64-byte handles. The driver handles its own memory. Processes
-// that share memory may wait for each other, so cuvmm tells the node's service which do.
+// that share memory may wait for each other, so cuvmm tells the node service which do.
 #include "base/log.hpp"
 #include "engine/control.hpp"
 #include "hook/serve.hpp"
