@@ -33,7 +33,7 @@ const char* name_of(Origin origin) {
 }
 
 std::string OptionProblem::text() const {
-  return shown(name) + ": '" + shown(value) + "' is refused; " + why;
+  return shown(name) + ": '" + shown(value) + "' is invalid; " + why;
 }
 
 Environment process_environment() {

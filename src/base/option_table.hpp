@@ -26,7 +26,7 @@ struct OptionProblem {
   std::string value;
   std::string why;
 
-  // One line: "VMM_GROW: 'lose' is refused; allowed: loose, tight".
+  // One line: "VMM_GROW: 'lose' is invalid; allowed: loose, tight".
   std::string text() const;
 };
 

@@ -156,7 +156,7 @@ int generate(const CdiRequest& request) {
   }
   const std::string socket = node_socket(request);
   if (!socket.empty() && !is_in_a_folder(socket)) {
-    say(fmt::format("--node-socket {}: no absolute path in a folder that exists",
+    say(fmt::format("--node-socket {}: not an absolute path in an existing folder",
                     printable(socket)));
     return exit_usage;
   }

@@ -16,7 +16,8 @@ Result<ReplayLimit> ReplayLimit::parse(std::string_view text) {
   }
   std::string_view rest = text;
   const auto number = take_decimal(rest);
-  if (!number || rest.size() != 1) return Error::invalid("read limit", "not a number before an x");
+  if (!number || rest.size() != 1)
+    return Error::invalid("read limit", "allowed: a size (16G), or a multiple of the peak (1.02x)");
   if (number->whole > most) return Error::invalid("read limit", "too large");
   limit.billionths_ = number->whole * Decimal::scale + number->fraction;
   if (limit.billionths_ == 0) return Error::invalid("read limit", "the limit must be more than 0");

@@ -109,7 +109,7 @@ int run_under_us(const RunRequest& request) {
 
 bool sample_stacks(const std::string& how) {
   if (const char* trace = std::getenv("VMM_TRACE_FILE"); trace == nullptr || *trace == '\0') {
-    say("--stacks needs --trace FILE, which is where they are recorded");
+    say("--stacks needs --trace FILE, to record them in");
     return false;
   }
   return set_option("VMM_STACKS", how == "true" ? "on" : how, "--stacks");
@@ -216,7 +216,7 @@ void add_run(CLI::App& app, int& exit_status) {
       "--frameworks sets PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF to\n"
       "backend:cudaMallocAsync, and for JAX XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async and\n"
       "XLA_PYTHON_CLIENT_PREALLOCATE=false. If one of a framework's variables is set already, all\n"
-      "of that framework's stay as they are. torch.cuda.memory_allocated() works as ever;\n"
+      "of that framework's stay as they are. torch.cuda.memory_allocated() still works;\n"
       "torch.cuda.memory._snapshot() and _record_memory_history() do not with that backend:\n"
       "--trace records instead.\n"
       "\n"

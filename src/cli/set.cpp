@@ -27,7 +27,7 @@ bool read_size(const char* flag, const std::string& text, bool& is_set, Size& si
   if (read) size = read->value;
   if (!read && text == "none") size = node::unlimited;
   if (read || text == "none") return true;
-  say(fmt::format("{} {}: allowed is {}, or none", flag, text, OptionType<Bytes>::allowed()));
+  say(fmt::format("{} {}: allowed: {}, or none", flag, text, OptionType<Bytes>::allowed()));
   return false;
 }
 
@@ -77,8 +77,8 @@ int set(const SetRequest& request) {
 }  // namespace
 void add_set(CLI::App& app, int& exit_status) {
   auto request = std::make_shared<SetRequest>();
-  CLI::App* command =
-      app.add_subcommand("set", "change a node client's guarantee, limit, weight or priority");
+  CLI::App* command = app.add_subcommand(
+      "set", "change the guarantee, limit, weight, priority or cap of a node client");
   command->footer(
       "Examples:\n"
       "  cuvmm set trainer --limit 20G\n"

@@ -43,8 +43,7 @@ bool read_top(StatsRequest& request) {
   } else if (number && rest.empty() && *number >= 1 && *number <= most) {
     request.top = static_cast<std::size_t>(*number);
   } else {
-    say(fmt::format("--top={}: allowed is a number from 1 to {}", printable(request.top_text),
-                    most));
+    say(fmt::format("--top={}: allowed: a number from 1 to {}", printable(request.top_text), most));
     return false;
   }
   return true;

@@ -141,7 +141,7 @@ bool Broker::said(ConnectionId id, std::span<const std::byte> packet, Microsecon
 bool Broker::on(ConnectionId id, Party& party, const Greeting& said, Microseconds now) {
   if (party.wishes) return false;
   if (!common_version(said)) {
-    say(id, Rejected{.why = Rejection::Version, .text = "no version that both speak"});
+    say(id, Rejected{.why = Rejection::Version, .text = "no common version"});
     end_(id);
     return true;
   }

@@ -76,11 +76,11 @@ class ConfigParser {
     if (table == nullptr) return problem(node, "time", "must be a table: [time]");
     for (const auto& [key, value] : *table) {
       if (key != "policy") {
-        problem(value, key.str(), "there is no such key; allowed is policy");
+        problem(value, key.str(), "there is no such key; allowed: policy");
         continue;
       }
       const auto rule = read_time_rule(text_of(value, key.str()));
-      if (!rule) problem(value, key.str(), "allowed is off, share, priority or turns");
+      if (!rule) problem(value, key.str(), "allowed: off, share, priority, turns");
       read_.config.time.rule = rule.value_or(node::TimeRule::Off);
     }
   }

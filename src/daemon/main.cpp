@@ -118,7 +118,7 @@ void allow_all_descriptors() {
 
 int serve(const DaemonRequest& request) {
   const auto level = OptionType<LogLevel>::read(request.log_level);
-  if (!level) return complain("--log-level: allowed is " + OptionType<LogLevel>::allowed()), 2;
+  if (!level) return complain("--log-level: allowed: " + OptionType<LogLevel>::allowed()), 2;
   static_cast<void>(set_up_log({.level = *level, .file = {}}).ok());
   if (request.simulated) {
     if (const auto problem = set_simulation(request.simulation)) {
@@ -149,14 +149,14 @@ int serve(const DaemonRequest& request) {
   }
   if (!request.time.empty()) {
     settings.time = read_time_rule(request.time);
-    if (!settings.time) return complain("--time: allowed is off, share, priority or turns"), 2;
+    if (!settings.time) return complain("--time: allowed: off, share, priority, turns"), 2;
     settings.read.time.rule = *settings.time;
   }
 
   if (!request.deep_pause_after.empty()) {
     settings.deep_pause = read_deep_pause_rule(request.deep_pause_after);
     if (!settings.deep_pause) {
-      return complain("--deep-pause-after: allowed is " + OptionType<Duration>::allowed() +
+      return complain("--deep-pause-after: allowed: " + OptionType<Duration>::allowed() +
                       ", or off"),
              exit_usage;
     }

@@ -82,7 +82,7 @@ std::vector<Card> cards_of(const std::vector<observe::NodeDevice>& devices, Size
 
 int serve(PluginRequest request) {
   const auto level = OptionType<LogLevel>::read(request.log_level);
-  if (!level) return complain("--log-level: allowed is " + OptionType<LogLevel>::allowed()), 2;
+  if (!level) return complain("--log-level: allowed: " + OptionType<LogLevel>::allowed()), 2;
   static_cast<void>(set_up_log({.name = program, .level = *level, .file = {}}).ok());
   const auto reserve = OptionType<Bytes>::read(request.reserve);
   if (!reserve)

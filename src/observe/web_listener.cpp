@@ -49,7 +49,7 @@ Result<Fd> listen_at_path(const std::string& path, mode_t mode) {
   address.sun_family = AF_UNIX;
   const std::string fresh = path + ".new";
   if (fresh.size() >= sizeof address.sun_path)
-    return Error::invalid(serving_web, "the path is long");
+    return Error::invalid(serving_web, "the path is too long");
   std::memcpy(address.sun_path, fresh.data(), fresh.size());
   Fd socket{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
   ::unlink(fresh.c_str());

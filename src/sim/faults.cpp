@@ -168,7 +168,7 @@ class Interference {
   }
 
   static void warn(const char* option, const std::string& value, const char* allowed) {
-    CUVMM_LOG(Warning, "%s=%s is not understood and not used; allowed: %s", option, value.c_str(),
+    CUVMM_LOG(Warning, "%s: '%s' is invalid and ignored; allowed: %s", option, value.c_str(),
               allowed);
   }
 

@@ -90,7 +90,7 @@ std::array<std::string, options.size()> values;
 int take_value(int index, const char* value, int) {
   const JobOption& option = options.at(static_cast<std::size_t>(index));
   if (value == nullptr || !option.is_right(value)) {
-    slurm_error("--%s=%s: allowed is %s", option.described.name, value != nullptr ? value : "",
+    slurm_error("--%s=%s: allowed: %s", option.described.name, value != nullptr ? value : "",
                 option.allowed);
     return ESPANK_BAD_ARG;
   }

@@ -27,7 +27,7 @@ Result<ChunkRef> ChunkStore::Impl::take_spilled(Size size, Export exportable) {
   }
   Error refusal{.kind = ErrorKind::OutOfMemory,
                 .doing = "take spilled memory",
-                .subject = "it may lie nowhere else",
+                .subject = "there is no place to spill to",
                 .asked = size};
   for (const Location& where : places) {
     Result<ChunkRef> taken = take_even_if_unexportable({size, where, exportable});

@@ -96,7 +96,7 @@ class Running(CliTest):
         return text(finished.stderr)
 
     def test_a_refused_value_names_its_flag(self):
-        self.assertRegex(self.refused("--limit", "16X"), "^cuvmm: --limit \(VMM_LIMIT\): '16X' is refused")
+        self.assertRegex(self.refused("--limit", "16X"), "^cuvmm: --limit \(VMM_LIMIT\): '16X' is invalid")
         self.assertRegex(self.refused("--log-level", "loud"), "^cuvmm: --log-level .*'loud'")
         self.assertRegex(self.refused("--spill", "moon"), "^cuvmm: --spill .*'moon'")
 
@@ -264,7 +264,7 @@ class Numbers(CliTest):
 
     def test_a_number_out_of_range_names_its_flag(self):
         for number in ("99999999999999999999", "0", "-1", "x"):
-            self.assertIn(f"cuvmm: --top={number}: allowed is a number from 1",
+            self.assertIn(f"cuvmm: --top={number}: allowed: a number from 1",
                           self.refused("stats", f"--top={number}", "run.trace"))
         self.assertIn("--top=5", self.refused("stats", "--top", "5", "run.trace"))
         self.assertIn("--nonsense: not expected", self.refused("stats", "--nonsense", "run.trace"))

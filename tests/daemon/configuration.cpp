@@ -94,7 +94,7 @@ TEST(NodeConfiguration, SaysWhenPausedClientsLeaveTheirDevices) {
 TEST_F(NodeService, ATimeForDeepPausesThatIsNoTimeIsRefused) {
   std::string said;
   EXPECT_EQ(start_and_wait({"--deep-pause-after", "soon"}, &said), 2);
-  EXPECT_NE(said.find("--deep-pause-after: allowed is a time"), std::string::npos) << said;
+  EXPECT_NE(said.find("--deep-pause-after: allowed: a time"), std::string::npos) << said;
 }
 
 TEST(NodeConfiguration, ForAllUsersANameAloneGrantsNothing) {

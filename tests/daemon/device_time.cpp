@@ -188,9 +188,9 @@ TEST(TimeConfiguration, SetsPolicyAndCaps) {
   EXPECT_EQ(read.config.rules[0].cap, 30u);
   EXPECT_EQ(parsed("").config.time.rule, node::TimeRule::Off);
   EXPECT_EQ(parsed("[time]\npolicy = \"fast\"\n").problem,
-            "f.toml:2: policy: allowed is off, share, priority or turns");
+            "f.toml:2: policy: allowed: off, share, priority, turns");
   EXPECT_EQ(parsed("[time]\nspeed = 1\n").problem,
-            "f.toml:2: speed: there is no such key; allowed is policy");
+            "f.toml:2: speed: there is no such key; allowed: policy");
   EXPECT_EQ(parsed("[[client]]\nname = \"a\"\ncap = 0\n").problem,
             "f.toml:3: cap: must be a whole number from 1 to 100");
 }

@@ -97,7 +97,7 @@ says '--cuvmm-weight=N' "$trial/help"
 says '--cuvmm-priority=N' "$trial/help"
 for wrong in --cuvmm-guarantee=much --cuvmm-weight=0 --cuvmm-priority=101 --cuvmm-weight=; do
   ! step "$wrong" true >"$trial/refused" 2>&1 || fail "srun takes $wrong"
-  says 'allowed is' "$trial/refused"
+  says 'allowed: ' "$trial/refused"
   ! sbatch "$wrong" --wrap true >"$trial/refused" 2>&1 || fail "sbatch takes $wrong"
 done
 [[ -z $(squeue -h) ]] || fail "what was refused is in the queue"

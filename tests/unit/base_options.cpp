@@ -79,7 +79,7 @@ TEST(Options, AreReadByTheTypeOfTheirDefault) {
 TEST(Options, ABadValueIsNamedWithWhatIsAllowedAndTheDefaultStays) {
   const Options options = read_options({{"VMM_GROW", "lose"}, {"VMM_LIMIT", "4G"}});
   ASSERT_EQ(options.problems().size(), 1u);
-  EXPECT_EQ(options.problems()[0].text(), "VMM_GROW: 'lose' is refused; allowed: loose, tight");
+  EXPECT_EQ(options.problems()[0].text(), "VMM_GROW: 'lose' is invalid; allowed: loose, tight");
   EXPECT_EQ(options.grow, Grow::Loose);
   EXPECT_EQ(listed(options, "VMM_GROW").origin, Origin::Default);
   EXPECT_EQ(options.limit.of(unlimited), 4 * GiB);
@@ -138,7 +138,7 @@ TEST(Options, AnUnknownNameIsRefused) {
   Options options;
   const auto problem = options.set("VMM_LIMITT", "4G", Origin::CommandLine);
   ASSERT_TRUE(problem);
-  EXPECT_EQ(problem->text(), "VMM_LIMITT: '4G' is refused; no such option");
+  EXPECT_EQ(problem->text(), "VMM_LIMITT: '4G' is invalid; no such option");
 }
 
 TEST(Options, AProblemIsOneLineWhateverTheValue) {

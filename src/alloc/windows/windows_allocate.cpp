@@ -34,7 +34,7 @@ Result<WindowBlock*> Windows::allocate(Size asked, const GrowHint& grow_hint,
       holding.unlock();
       return Error{.kind = ErrorKind::OutOfMemory,
                    .doing = doing,
-                   .subject = "live memory leaves less than that",
+                   .subject = "nothing was tried: live memory leaves too little",
                    .asked = asked,
                    .available = obtainable_bytes()};
     }

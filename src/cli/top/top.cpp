@@ -197,7 +197,7 @@ int show_once(const TopRequest& request, TopOrder order) {
 int run(const TopRequest& request) {
   const auto interval = OptionType<Duration>::read(request.interval);
   if (!interval || *interval < shortest_interval || *interval > longest_interval) {
-    say(fmt::format("--interval {}: allowed is a time from 100ms to 60s", request.interval));
+    say(fmt::format("--interval {}: allowed: a time from 100ms to 60s", request.interval));
     return 2;
   }
   if (request.all && ::geteuid() != 0) {

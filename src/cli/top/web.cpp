@@ -45,7 +45,7 @@ Result<std::unique_ptr<observe::WebServer>> open_server(const TopWebRequest& req
 int serve_top(const TopWebRequest& request) {
   if (const auto address = observe::read_web_address(request.address);
       !address || !address->path.empty()) {
-    say(fmt::format("--web={}: allowed is PORT or ADDRESS:PORT", printable(request.address)));
+    say(fmt::format("--web={}: allowed: PORT or ADDRESS:PORT", printable(request.address)));
     return exit_usage;
   }
   std::string token;
