@@ -66,7 +66,7 @@ class Player {
     while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
     if (got == sizeof played && status == 0) return played;
-    return Error::invalid("play a trace", "the process that played it failed");
+    return Error::invalid("replay a trace", "the process that replayed it failed");
   }
 
  private:
@@ -116,7 +116,7 @@ Result<Size> least_of(const Player& player, const PolicyNeed& need, Size live) {
 Result<std::vector<PolicyNeed>> needs_of(const AdviceFacts& facts, const Player& player) {
   std::vector<PolicyNeed> needs;
   const auto policies = replay::policies_for(facts);
-  ProgressBar bar{"playing"};
+  ProgressBar bar{"replaying"};
   for (const PolicyName policy : policies) {
     bar.show(static_cast<double>(needs.size()) / static_cast<double>(policies.size()));
     const Played played = TRY(player.play(policy, unlimited));
@@ -248,7 +248,7 @@ void add_advise(CLI::App& app, int& exit_status) {
   CLI::App* command =
       app.add_subcommand("advise", "recommend an allocator, a limit and settings for a trace");
   command->footer(
-      "TRACE is what `cuvmm replay` plays: a trace of cuvmm, a memory snapshot or history of\n"
+      "TRACE is what `cuvmm replay` reads: a trace of cuvmm, a memory snapshot or history of\n"
       "PyTorch, a log of RMM. cuvmm replays it under each applicable policy, without a limit and\n"
       "with several. \"unlimited\" is what a policy uses without a limit; \"least that suffices\" "
       "is\n"

@@ -25,7 +25,7 @@ const char* what_to_do_next(view::ExportFormat format) {
     case view::ExportFormat::Chrome:
       return "open it at https://ui.perfetto.dev";
     case view::ExportFormat::RmmCsv:
-      return "`cuvmm replay` plays it";
+      return "`cuvmm replay` reads it";
     case view::ExportFormat::Csv:
       return "one line per event";
   }
@@ -80,7 +80,7 @@ void add_export(CLI::App& app, int& exit_status) {
       "Formats:\n"
       "  memory_viz  a snapshot for PyTorch's memory viewer, https://pytorch.org/memory_viz\n"
       "  chrome      trace events for https://ui.perfetto.dev and chrome://tracing\n"
-      "  rmm-csv     RMM's log, which `cuvmm replay` plays\n"
+      "  rmm-csv     RMM's log, which `cuvmm replay` reads\n"
       "  csv         every event with all its fields\n"
       "\n"
       "Examples:\n"

@@ -76,7 +76,7 @@ void print_summary(const PolicySettings& settings, const ReplayTrace& trace,
                    const Outcome& outcome) {
   const auto& counters = outcome.counters;
   print_figure("policy", std::string{name_of(settings.name)});
-  print_figure("events played", fmt::format("{}", outcome.events),
+  print_figure("events replayed", fmt::format("{}", outcome.events),
                outcome.completed ? "all" : fmt::format("of {}", trace.events.size()));
   print_figure("peak of live bytes", print_size(trace.live_peak_bytes));
   if (settings.limit != unlimited) {
@@ -137,7 +137,7 @@ void say_what_has_no_effect(const CLI::App& command, PolicyName policy) {
 }
 
 Outcome played(const ReplayTrace& trace, replay::Policy& policy) {
-  ProgressBar bar{"playing"};
+  ProgressBar bar{"replaying"};
   return replay::play(trace, policy, [&](double share) { bar.show(share); });
 }
 
@@ -192,7 +192,7 @@ void add_replay(CLI::App& app, int& exit_status) {
       "\n"
       "Times are modelled from measurements on one H200, not measured.\n"
       "\n"
-      "Exit status: 0 when the whole trace was played; 3 when memory was not enough; 2 on wrong\n"
+      "Exit status: 0 when the whole trace was replayed; 3 when memory was not enough; 2 on wrong\n"
       "usage; 1 when the trace cannot be read or cuvmm fails.");
   command->add_option("--policy", words->policy, "the allocator")
       ->check(CLI::IsMember({"arena", "expandable", "caching", "driver"}))

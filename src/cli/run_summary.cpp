@@ -126,7 +126,8 @@ Outcome print_one(const std::string& path) {
     line("out of memory", fmt::format("{} times", refused));
   }
   if (const auto& own = work.own_time(); own.count > 0) {
-    line("time in cuvmm", fmt::format("{} us in {} calls", own.took_ns / 1000, own.count));
+    line("time in cuvmm",
+         fmt::format("{:.3f} s in {} calls", static_cast<double>(own.took_ns) / 1e9, own.count));
   }
   if (memory.live_at_end() > 0) {
     line("never freed", print_size(memory.live_at_end()));
