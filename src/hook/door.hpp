@@ -40,13 +40,14 @@ struct Row;
 #undef CUVMM_API
 #undef CUVMM_API_OLD
 
-// Notes a driver error: once a context is lost, cuvmm leaves new requests to the driver, and queues
-// no calls. Returns true if the driver lacked memory and cuvmm has released some, so that the call
-// is worth retrying. The context is the one that the call names, or else the current one.
-bool should_retry(Engine& engine, CUresult refusal, CUcontext context = nullptr);
-bool should_retry(Engine& engine, CUresult refusal, CUstream stream);
-bool should_retry(Engine& engine, CUresult refusal, CUevent event);
-// Only notes the error.
+// Reacts to a driver error. Once a context is lost, cuvmm leaves new requests to the driver, and
+// queues no calls. If the driver lacked memory, cuvmm releases what it has cached; returns true if
+// that was any, so that the call is worth retrying. The context is the one that the call names, by
+// itself, by a stream or by an event, or else the current one.
+bool recover_from(Engine& engine, CUresult refusal, CUcontext context = nullptr);
+bool recover_from(Engine& engine, CUresult refusal, CUstream stream);
+bool recover_from(Engine& engine, CUresult refusal, CUevent event);
+// Notes the lost context, and releases nothing.
 void note_refusal(Engine& engine, CUresult refusal, CUcontext context = nullptr);
 
 // Frequent calls, whose doors are compiled for speed.
@@ -175,22 +176,21 @@ class Forward {
   [[gnu::always_inline]] CUresult with_retry(Arguments... arguments) const {
     for (bool again = false;; again = true) {
       const CUresult answer = through_the_gate(arguments...);
-      if (answer == CUDA_SUCCESS || again || !is_worth_retrying(answer, arguments...)) [[likely]]
+      if (answer == CUDA_SUCCESS || again || !recovers_from(answer, arguments...)) [[likely]]
         return answer;
     }
   }
 
   template <class... Arguments>
-  [[gnu::always_inline]] bool is_worth_retrying(CUresult refusal,
-                                                const Arguments&... arguments) const {
+  [[gnu::always_inline]] bool recovers_from(CUresult refusal, const Arguments&... arguments) const {
     if constexpr (names_stream<Arguments...>) {
-      return should_retry(engine_, refusal, stream_among(arguments...));
+      return recover_from(engine_, refusal, stream_among(arguments...));
     } else if constexpr (names<CUevent, Arguments...>) {
-      return should_retry(engine_, refusal, first_among<CUevent>(arguments...));
+      return recover_from(engine_, refusal, first_among<CUevent>(arguments...));
     } else if constexpr (names<CUcontext, Arguments...>) {
-      return should_retry(engine_, refusal, first_among<CUcontext>(arguments...));
+      return recover_from(engine_, refusal, first_among<CUcontext>(arguments...));
     } else {
-      return should_retry(engine_, refusal);
+      return recover_from(engine_, refusal);
     }
   }
 

@@ -13,22 +13,22 @@ void note_refusal(Engine& engine, CUresult refusal, CUcontext context) {
   }
 }
 
-bool should_retry(Engine& engine, CUresult refusal, CUcontext context) {
+bool recover_from(Engine& engine, CUresult refusal, CUcontext context) {
   note_refusal(engine, refusal, context);
   Serving* serving = engine.serving();
   return serving != nullptr && refusal == CUDA_ERROR_OUT_OF_MEMORY && serving->memory.make_room();
 }
 
-bool should_retry(Engine& engine, CUresult refusal, CUstream stream) {
+bool recover_from(Engine& engine, CUresult refusal, CUstream stream) {
   const Scheduling::Parts* const scheduled = engine.scheduling().parts();
   const StreamState* const known =
       scheduled != nullptr ? scheduled->streams.known({.handle = stream}) : nullptr;
-  return should_retry(engine, refusal, known != nullptr ? known->context : CUcontext{});
+  return recover_from(engine, refusal, known != nullptr ? known->context : CUcontext{});
 }
 
-bool should_retry(Engine& engine, CUresult refusal, CUevent event) {
+bool recover_from(Engine& engine, CUresult refusal, CUevent event) {
   const Scheduling::Parts* const scheduled = engine.scheduling().parts();
-  return should_retry(engine, refusal,
+  return recover_from(engine, refusal,
                       scheduled != nullptr ? scheduled->scheduler.context_of(event) : nullptr);
 }
 
