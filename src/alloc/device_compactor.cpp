@@ -42,7 +42,7 @@ CUcontext DeviceCompactor::context_for(StreamId asker) const {
   return stream != nullptr && stream->device == device_ ? stream->context : nullptr;
 }
 
-// Stops the program only if that can yield enough, and not again soon after it was in vain.
+// Stops the program only if that can yield enough, and not again soon after a stop that did not.
 bool DeviceCompactor::make_room(Size missing, StreamId asker, std::uint64_t until) {
   if (!policy_.may_move() || dependencies_.captures.any()) return false;
   constexpr std::uint64_t rest = 8;  // times as long as the attempt

@@ -100,7 +100,7 @@ void DeviceReclaim::bound_cache(DeviceMemory& device) {
 }
 
 // Reads first what is cached: if another thread releases memory in between, the peak lacks it for
-// now, instead of including it for good.
+// now, instead of including it permanently.
 void DeviceReclaim::bound_growth(DeviceMemory& device) {
   if (!settings_.cache.is_none() || parts_.dependencies.captures.any()) return;
   const auto excess_of = [&](const ChunkCounters& chunks) {

@@ -8,7 +8,7 @@ namespace cuvmm {
 // Counts an allocation that the device refuses for lack of memory, and returns the answer to it.
 CUresult refuse_allocation(int ordinal);
 
-// Reports in the log and in the trace that every reclaim step was tried in vain for an allocation.
+// Reports in the log and in the trace that an allocation failed after every reclaim step.
 // `mapped_free`: bytes that are mapped but unallocated.
 void report_out_of_memory(const Error& error, Size asked, const DeviceMemory& device,
                           Size mapped_free);

@@ -45,7 +45,7 @@ void Resizer::note_fresh(CUdeviceptr address) {
   if (!found || found->facts.served != Served::Window) return;
   auto* owner = found->facts.context_memory();
   const Size smallest = smallest_at_granule(owner->device().granule());
-  // As the promise is decided by what is granted, so that none is forgotten here.
+  // Promises are decided by the granted size too, so none is missed here.
   if (found->facts.granted < smallest) return;
   const Size deferred_bytes = owner->windows().transfer().deferred_bytes(
       static_cast<const WindowBlock&>(*found->allocation));

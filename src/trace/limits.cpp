@@ -21,7 +21,7 @@ std::optional<Size> TraceLimits::of(std::int16_t device, Size memory) const {
   const auto set = set_.find(device);
   if (set == set_.end() && option_.is_none()) return {};
   const Size limit = set != set_.end() ? set->second : option_.of(memory);
-  // A share of memory whose size is not known comes to 0.
+  // A share of memory whose size is not known is 0.
   return limit == unlimited || limit == 0 ? std::optional<Size>{} : limit;
 }
 

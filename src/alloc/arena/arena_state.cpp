@@ -225,7 +225,7 @@ Sharing ArenaState::sharing() {
                   .where = here}};
 }
 
-// A program may ask in vain again and again, and an estimate walks everything.
+// A program may repeat a request that fails, and each estimate walks everything.
 Size ArenaState::could_gain(Size granules) {
   // Moving blocks gains no more than is free. Small blocks that go far ask this each time.
   const Size near = layout.free().bytes() - layout.free().far_bytes();

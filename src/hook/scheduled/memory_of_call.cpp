@@ -38,7 +38,7 @@ bool is_open_to(const Driver& driver, int device, CUdeviceptr address, Size size
   return is_each_granule(address, size, AddressVisitor{is_open});
 }
 
-// The driver knows where the chunks lie, whatever the program is told.
+// The driver knows where the chunks lie, whatever answer the program gets.
 bool may_be_on_host(Engine& engine, CUdeviceptr address, Size size) {
   const SpillTo to = engine.options().spill.to;
   if (to != SpillTo::Host && to != SpillTo::Auto) return false;
