@@ -42,7 +42,7 @@ void Watch::renew_wanted() {
   }
 }
 
-CUresult Watch::tell(const CallSite& site) {
+CUresult Watch::notify(const CallSite& site) {
   CUresult answer = CUDA_SUCCESS;
   for (Registration& registration : registrations_) {
     Watcher* watcher = registration.watcher.load(std::memory_order_acquire);

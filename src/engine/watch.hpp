@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdint>
 
-#include "base/lock.hpp"
 #include "driver/calls.hpp"
 #include "driver/cuda.hpp"
 
@@ -38,7 +37,7 @@ class Watch {
  public:
   [[gnu::always_inline]] CUresult before(const CallSite& site) {
     const auto wanted = wanted_.load(std::memory_order_acquire);
-    if ((wanted & static_cast<std::uint8_t>(site.effect)) != 0) return tell(site);
+    if ((wanted & static_cast<std::uint8_t>(site.effect)) != 0) return notify(site);
     return CUDA_SUCCESS;
   }
 
@@ -48,7 +47,7 @@ class Watch {
   void end(Watcher& watcher);
 
  private:
-  CUresult tell(const CallSite& site);
+  CUresult notify(const CallSite& site);
   void renew_wanted();
 
   static constexpr std::size_t most_watchers = 8;
