@@ -2,6 +2,7 @@
 #include "alloc/near_chunk.hpp"
 
 #include "alloc/device_reclaim.hpp"
+#include "alloc/native_charge.hpp"
 
 namespace cuvmm {
 namespace {

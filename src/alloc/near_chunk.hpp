@@ -2,7 +2,6 @@
 #pragma once
 
 #include "alloc/device_memory.hpp"
-#include "alloc/native_charge.hpp"
 
 namespace cuvmm {
 

@@ -8,7 +8,6 @@
 
 #include "base/option_types.hpp"
 #include "cli/cdi.hpp"
-#include "cli/output.hpp"
 #include "cli/settings.hpp"
 
 namespace cuvmm::cli {

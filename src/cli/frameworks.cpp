@@ -5,8 +5,6 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "cli/output.hpp"
-
 namespace cuvmm::cli {
 namespace {
 

@@ -11,7 +11,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/size.hpp"
-#include "cli/output.hpp"
 #include "node/service_socket.hpp"
 #include "share/packet.hpp"
 #include "share/runtime_socket.hpp"

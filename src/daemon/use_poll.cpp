@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/start_thread.hpp"
-#include "share/packet.hpp"
 
 namespace cuvmm::daemon {
 

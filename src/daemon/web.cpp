@@ -6,7 +6,6 @@
 
 #include "base/clock.hpp"
 #include "base/log.hpp"
-#include "base/text.hpp"
 #include "observe/node_metrics.hpp"
 #include "observe/snapshot_json.hpp"
 #include "observe/token_file.hpp"

@@ -8,7 +8,6 @@
 #include "base/log.hpp"
 #include "engine/engine.hpp"
 #include "engine/hook_bypass.hpp"
-#include "engine/trace_life.hpp"
 #include "trace/current_trace.hpp"
 
 namespace cuvmm {

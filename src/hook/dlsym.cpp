@@ -11,7 +11,6 @@
 
 #include "base/log.hpp"
 #include "base/processor.h"
-#include "base/text.hpp"
 #include "hook/door_of.hpp"
 #include "hook/next_definition.hpp"
 #include "hook/nvml.hpp"

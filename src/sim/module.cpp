@@ -7,7 +7,6 @@
 #include "base/made_once.hpp"
 #include "sim/context.hpp"
 #include "sim/entry.hpp"
-#include "sim/guard.hpp"
 #include "sim/interpreter/compiler.hpp"
 #include "sim/managed_variables.hpp"
 #include "sim/process.hpp"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "base/clock.hpp"
 #include "stream/free_ticket.hpp"
 
 namespace cuvmm {

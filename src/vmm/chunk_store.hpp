@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/lock.hpp"
 #include "vmm/free_chunks.hpp"
 #include "vmm/reclaim.hpp"
 

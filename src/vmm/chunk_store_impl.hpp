@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/lock.hpp"
 #include "trace/record.hpp"
 #include "vmm/chunk_store.hpp"
 

@@ -6,7 +6,6 @@
 #include "driver/driver.hpp"
 #include "vmm/access_set.hpp"
 #include "vmm/chunk_ref.hpp"
-#include "vmm/stretch.hpp"
 
 namespace cuvmm {
 

@@ -8,7 +8,6 @@
 #include "cli/doctor/finding.hpp"
 #include "cli/driver_here.hpp"
 #include "cli/install_places.hpp"
-#include "cli/output.hpp"
 #include "driver/device_attribute.hpp"
 
 namespace cuvmm::cli {

@@ -11,7 +11,6 @@
 #include <iterator>
 
 #include "base/size.hpp"
-#include "cli/output.hpp"
 #include "share/system_error.hpp"
 
 namespace cuvmm::cli {
