@@ -86,11 +86,21 @@ def missed_goals():
            + table(["What", "Goal", "Measured", "From"], [*missed, *others])
 
 
+def origin_of(where, results):
+    """Returns the file that a figure of the table is in, or the element of several files' lists in
+    which the figure "largest" is the largest."""
+    files = [json.loads((results / file).read_text(encoding="utf-8"))
+             for file in where.get("files") or [where["file"]]]
+    if "largest" not in where:
+        return files[0]
+    candidates = [one for file in files for one in follow(file, where["among"])]
+    return max(candidates, key=lambda one: figure(one, where["largest"]))
+
+
 def figure_of(where, results):
     """Returns a cell of README.md's table: a number in the requested form, or a word unchanged."""
     *steps, key = where["at"]
-    found = figure(
-        follow(json.loads((results / where["file"]).read_text(encoding="utf-8")), steps), key)
+    found = figure(follow(origin_of(where, results), steps), key)
     return f"{found * where.get('times', 1):{where['form']}}" if "form" in where else found
 
 

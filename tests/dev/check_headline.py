@@ -32,6 +32,16 @@ class Headline(unittest.TestCase):
     def test_a_word_is_shown_unchanged(self):
         self.assertIn("| a call | refused so |", self.row("native", "answer"))
 
+    def test_names_whichever_is_the_largest_in_several_files(self):
+        for file, named in ("a.json", {"small": 0.1, "large": 0.3}), ("b.json", {"middle": 0.2}):
+            rows = [{"workload": name, "vmm_over": over} for name, over in named.items()]
+            (self.results / file).write_text(json.dumps({"workloads": rows}))
+        largest = {"files": ["a.json", "b.json"], "among": ["workloads"], "largest": "vmm_over"}
+        row = {"row": ["{name}", "{over}", ""],
+               "figures": {"name": {**largest, "at": ["workload"]},
+                           "over": {**largest, "at": ["vmm_over"], "form": ".1f"}}}
+        self.assertIn("| large | 0.3 |", measured.headline([row], self.results))
+
     def test_a_missing_figure_is_an_error(self):
         with self.assertRaises(KeyError):
             self.row("monitor", "ns", form=".0f")
