@@ -73,10 +73,13 @@ Result<void> send_words(const Fd& socket, const Words& words, Deadline until, co
   }
 }
 
-bool has_gone(const Fd& socket) {
-  if (!socket.is_open()) return true;
-  pollfd seen{.fd = socket.number(), .events = POLLRDHUP, .revents = 0};
+bool has(const Fd& socket, short event) {
+  pollfd seen{.fd = socket.number(), .events = event, .revents = 0};
   return ::poll(&seen, 1, 0) > 0;
+}
+
+bool has_gone(const Fd& socket) {
+  return !socket.is_open() || has(socket, POLLRDHUP);
 }
 
 void say_why(const Error& error) {
@@ -146,16 +149,32 @@ void ControlAnswer::say(const std::string& words) {
 Result<ControlSocket> ControlSocket::open() {
   const std::string folder = TRY(private_folder());
   remove_stale_sockets(TRY(PrivateFolder::open(folder)), control_prefix);
-  return ControlSocket{TRY(ListeningSocket::open(folder + "/" + name_of(::getpid()),
+  ControlSocket socket{TRY(ListeningSocket::open(folder + "/" + name_of(::getpid()),
                                                  ListeningSocket::Replace::Nothing))};
+  socket.keep_spare();
+  return socket;
+}
+
+// A socket, since its identity is unlike that of any file of the program.
+void ControlSocket::keep_spare() {
+  if (spare_.is_open()) return;
+  spare_ = ForkClosedFd{Fd{::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)}};
+}
+
+bool ControlSocket::free_spare_for_visitor() {
+  const bool used_up = errno == EMFILE || errno == ENFILE;
+  if (!used_up || !spare_.is_open() || !has(listening_.socket(), POLLIN)) return false;
+  spare_.close();
+  return true;
 }
 
 void ControlSocket::let_in() {
+  keep_spare();
   while (visitors_.size() < most_visitors) {
     Fd socket{
         ::accept4(listening_.socket().number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
     if (!socket.is_open()) {
-      if (errno == EINTR || errno == ECONNABORTED) continue;
+      if (errno == EINTR || errno == ECONNABORTED || free_spare_for_visitor()) continue;
       if (errno != EAGAIN) ::poll(nullptr, 0, 10);
       return;
     }

@@ -94,6 +94,8 @@ class ControlSocket {
   };
 
   explicit ControlSocket(ListeningSocket listening) : listening_(std::move(listening)) {}
+  void keep_spare();
+  bool free_spare_for_visitor();
   void let_in();
   void listen_to_visitors();
   void wait_for_visitors(Deadline until) const;
@@ -101,6 +103,9 @@ class ControlSocket {
 
   ListeningSocket listening_;
   uid_t user_ = ::geteuid();  // keeps control of a program that then drops its privileges
+  // Lets one visitor in when the program has used up its descriptors. Otherwise a program whose
+  // other threads go on opening files while it is paused could not be resumed.
+  ForkClosedFd spare_;
   std::vector<Visitor> visitors_;
 };
 

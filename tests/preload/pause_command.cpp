@@ -105,6 +105,20 @@ TEST(PauseCommand, AnEndingProgramCanBeResumed) {
   EXPECT_EQ(finished.out.find("control-"), std::string::npos) << finished.out;
 }
 
+// Its other threads may go on opening files: a server's, whose connections pile up meanwhile.
+TEST(PauseCommand, AProgramThatHasUsedUpItsDescriptorsCanBeResumed) {
+  const std::string are_used_up = "[ $(ls /proc/$program/fd | wc -l) = 256 ]";
+  const Finished finished = run_beside(
+      "exec 3>told; " + cli() + " pause $program && echo >&3 && until " + are_used_up +
+          "; do sleep 0.05; done; timeout 20 " + cli() + " resume $program && " + cli() +
+          " pause $program && " + cli() +
+          " resume $program && echo >&3 && wait $runner && exit; kill -9 $program; exit 1",
+      "use-up-files-when-told < told",
+      "cd " + own_folder() + "; ulimit -n 256; mkfifo told; exec 4<>told;", program("life"));
+  EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
+  EXPECT_EQ(lines_with(finished.out, ": resumed: "), 2u) << finished.out << finished.err;
+}
+
 // Its work ends only once it has begun to exit.
 TEST(PauseCommand, AProgramThatEndsDuringThePauseIsNotPaused) {
   const std::string pause = cli() + " pause --timeout ";

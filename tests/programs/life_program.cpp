@@ -96,6 +96,17 @@ void free_when_told() {
   free_at_exit();
 }
 
+// Frees its memory at a second line.
+int use_up_files_when_told() {
+  begin();
+  std::string line;
+  std::getline(std::cin, line);
+  while (open("/dev/null", O_RDONLY) >= 0) {
+  }
+  free_when_told();
+  return 0;
+}
+
 // Most of it is still queued when the process ends.
 void queue_much() {
   const auto launch =
@@ -358,6 +369,7 @@ int main(int count, char** words) {
   }
   if (what == "exit-in-handler") return exit_in_a_handler();
   if (what == "end-with-work-when-told") return end_with_work_when_told();
+  if (what == "use-up-files-when-told") return use_up_files_when_told();
   // The second line lets it go on with its exit.
   if (what == "end-when-told-twice") {
     std::atexit(&free_when_told);
