@@ -111,7 +111,7 @@ void Leases::listen() {
     // Only this thread closes the socket. It polls without the lock, since others send meanwhile.
     pollfd seen{.fd = socket_.number(), .events = POLLIN, .revents = 0};
     if (seen.fd < 0) return;
-    if (::poll(&seen, 1, 1000) <= 0) continue;
+    if (share::poll_files({&seen, 1}, 1000) <= 0) continue;
     const share::ReceivedBytes received = share::receive_bytes(seen.fd, packet, MSG_DONTWAIT);
     const ssize_t got = received.size;
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;

@@ -206,7 +206,7 @@ void ControlSocket::wait_for_visitors(Deadline until) const {
   for (const Visitor& visitor : visitors_) waited.push_back({visitor.socket.number(), POLLIN, 0});
   // Wakes up regularly, so that silent visitors are dropped in time.
   const int longest = visitors_.empty() ? until.milliseconds_left() : 100;
-  ::poll(waited.data(), waited.size(), std::min(longest, until.milliseconds_left()));
+  poll_files(waited, std::min(longest, until.milliseconds_left()));
 }
 
 void ControlSocket::serve(const Answering& answer, Deadline until) {

@@ -79,9 +79,7 @@ Result<std::optional<HostEvent>> Host::wait(Deadline until, int also) {
     }
     // Wakes up regularly while there are strangers, so that they are dropped in time.
     const int longest = strangers ? 100 : until.milliseconds_left();
-    const int ready =
-        ::poll(waited.data(), waited.size(), std::min(longest, until.milliseconds_left()));
-    if (ready < 0 && errno != EINTR) return system_error("wait for importers");
+    const int ready = poll_files(waited, std::min(longest, until.milliseconds_left()));
     drop_closed_peers();
     drop_the_silent();
     if (ready > 0) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "share/packet.hpp"
 
-#include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -67,12 +67,20 @@ ReceivedBytes receive_bytes(int socket, std::span<std::byte> room, int flags) {
   return received;
 }
 
+int poll_files(std::span<pollfd> files, int milliseconds) {
+  constexpr int rest = 10;
+  const int ready = ::poll(files.data(), files.size(), milliseconds);
+  if (ready >= 0 || errno == EINTR) return ready;
+  if (milliseconds == 0) return 0;  // else a caller past its deadline would never see that
+  ::poll(nullptr, 0, milliseconds < 0 ? rest : std::min(milliseconds, rest));
+  for (pollfd& file : files) file.revents = file.fd < 0 ? short{0} : file.events;
+  return static_cast<int>(files.size());
+}
+
 Result<void> wait_for(const Fd& socket, short what, Deadline until, const char* doing) {
   for (;;) {
     pollfd waited{.fd = socket.number(), .events = what, .revents = 0};
-    const int ready = ::poll(&waited, 1, until.milliseconds_left());
-    if (ready > 0) return {};
-    if (ready < 0 && errno != EINTR) return system_error(doing);
+    if (poll_files({&waited, 1}, until.milliseconds_left()) > 0) return {};
     if (until.is_over()) return Error{.kind = ErrorKind::TimedOut, .doing = doing};
   }
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <poll.h>
 #include <unistd.h>
+
+#include <span>
 
 #include "base/fd.hpp"
 #include "share/message.hpp"
@@ -34,6 +37,11 @@ Result<void> send(const Fd& socket, const Message& message, std::span<const int>
 // The next packet. TimedOut if none arrives by the deadline. A malformed packet is an Error, and
 // the descriptors that came with it are closed.
 Result<Packet> receive(const Fd& socket, Deadline until);
+
+// poll(2), but not an error if the system refuses it, as it does once the program has lowered its
+// limit of descriptors (RLIMIT_NOFILE) below their number. Then this rests for a moment and reports
+// every file as ready, so callers must not block on any.
+int poll_files(std::span<pollfd> files, int milliseconds);
 
 // Waits until the socket is readable (POLLIN) or writable (POLLOUT).
 Result<void> wait_for(const Fd& socket, short what, Deadline until, const char* doing);

@@ -7,6 +7,8 @@
 #include <atomic>
 #include <thread>
 
+#include "support/no_more_descriptors.hpp"
+
 namespace cuvmm::test {
 namespace {
 
@@ -48,6 +50,16 @@ TEST(LeasedBudgets, AskForTheExactNeedIfABatchIsRefused) {
     world.service.refuse_next(node::RefusalReason::NotAtOnce);
   }));
   EXPECT_EQ(world.budget.committed_bytes(), 2 * MiB);
+}
+
+TEST(LeasedBudgets, HearTheServiceUnderALimitOfNoDescriptors) {
+  LeasedWorld world;
+  world.begin(16 * MiB);
+  const NoMoreDescriptors none;
+  for (const Size limit : {32 * MiB, 48 * MiB}) {  // the first ends a wait from before
+    world.service.say(node::PlaceTerms{a_device, 0, limit});
+    EXPECT_TRUE(comes_true([&] { return world.budget.limit() == limit; }));
+  }
 }
 
 TEST(LeasedBudgets, FollowTheServicesLimit) {

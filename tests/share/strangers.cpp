@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "share_world.hpp"
+#include "support/no_more_descriptors.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -209,6 +210,20 @@ TEST(ShareSocket, IsGoneWithItsHostAndMayBeOpenedAgain) {
   EXPECT_EQ(Session::connect(place.socket(), test_token(), in_time()).error().kind,
             ErrorKind::NotFound);
   EXPECT_TRUE(Host::open(host_settings(place.socket())).ok());
+}
+
+TEST(ShareSocket, IsServedUnderALimitOfNoDescriptors) {
+  const SharePlace place;
+  const auto host = NEEDED(Host::open(host_settings(place.socket())));
+  const Fd importer = NEEDED(connect_to(place.socket(), in_time()));
+  EXPECT_FALSE(NEEDED(host->wait(Deadline::after(std::chrono::milliseconds{20}))));
+  const NoMoreDescriptors none;
+  ASSERT_TRUE(send(importer, Hello{test_token()}, {}, in_time()).ok());
+  const auto event = host->wait(in_time());
+  ASSERT_TRUE(event.ok()) << said(event);
+  ASSERT_TRUE(event->has_value());
+  EXPECT_EQ((*event)->what, What::Came);
+  EXPECT_TRUE(receive(importer, in_time()).ok());
 }
 
 TEST(ShareSocket, WithoutAListenerIsRemovedFromTheFolder) {
