@@ -61,7 +61,8 @@ bool may_pass(RefusalReason why, Size foreign) {
 bool Leases::start_threads() {
   if (has_started_) return true;
   has_started_ = true;
-  for (void* (*run)(void*) : {&Leases::keep_connected, &Leases::serve_demands}) {
+  // The thread that connects comes last: without the other, nobody would answer the service.
+  for (void* (*run)(void*) : {&Leases::serve_demands, &Leases::keep_connected}) {
     pthread_t thread{};
     if (start_thread(&thread, run, this) != 0) {
       CUVMM_LOG(Warning, "cannot start the node client's thread; memory is not leased");

@@ -6,6 +6,7 @@
 #include "lease/leases.hpp"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -162,6 +163,11 @@ class FakeService {
     socket_ = Fd{::accept4(listening_.number(), nullptr, nullptr, SOCK_CLOEXEC)};
     const timeval patience{.tv_sec = 20, .tv_usec = 0};
     ::setsockopt(socket_.number(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  }
+  // Whether a client connects within half a second.
+  bool is_called() const {
+    pollfd caller{.fd = listening_.number(), .events = POLLIN, .revents = 0};
+    return ::poll(&caller, 1, 500) > 0;
   }
   void hang_up() { socket_.close(); }
   // Returns the greeting and sends the terms of every place that the client named.

@@ -2,9 +2,12 @@
 // A budget whose memory is leased, with a program and a service that a test scripts.
 #include "daemon/leased_world.hpp"
 
+#include <pthread.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <atomic>
+#include <fstream>
 #include <thread>
 
 #include "support/no_more_descriptors.hpp"
@@ -19,6 +22,50 @@ bool wait_for_more(LeasedBudget& budget, Size size, std::uint64_t milliseconds,
   const std::uint64_t now = now_ns();
   return budget.wait_for_more(size, now + milliseconds * 1'000'000,
                               now + std::max(milliseconds, longest) * 1'000'000);
+}
+
+// Lets the process start one more thread.
+class RoomForOneThread {
+ public:
+  RoomForOneThread() {
+    ::pthread_getattr_default_np(&usual_);
+    pthread_attr_t large;
+    ::pthread_attr_init(&large);
+    ::pthread_attr_setstacksize(&large, stack);
+    EXPECT_EQ(::pthread_setattr_default_np(&large), 0);
+    ::pthread_attr_destroy(&large);
+    EXPECT_EQ(::getrlimit(RLIMIT_AS, &before_), 0);
+    const rlimit room{.rlim_cur = addresses_in_use() + stack + stack / 2,
+                      .rlim_max = before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_AS, &room), 0);
+  }
+  ~RoomForOneThread() {
+    ::setrlimit(RLIMIT_AS, &before_);
+    ::pthread_setattr_default_np(&usual_);
+  }
+  RoomForOneThread(const RoomForOneThread&) = delete;
+  RoomForOneThread& operator=(const RoomForOneThread&) = delete;
+
+ private:
+  static constexpr Size stack = 1024 * MiB;
+
+  static Size addresses_in_use() {
+    Size pages = 0;
+    std::ifstream{"/proc/self/statm"} >> pages;
+    return pages * static_cast<Size>(::sysconf(_SC_PAGESIZE));
+  }
+
+  pthread_attr_t usual_{};
+  rlimit before_{};
+};
+
+TEST(LeasedBudgets, AreNotLeasedWithoutAThreadThatAnswersDemands) {
+  LeasedWorld world;
+  {
+    const RoomForOneThread room;
+    world.leases.begin(world.budget, a_device, device_memory);
+  }
+  EXPECT_FALSE(world.service.is_called());
 }
 
 TEST(LeasedBudgets, LeaseABatchAndThenServeFromIt) {
