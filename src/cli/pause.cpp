@@ -327,8 +327,7 @@ int tell_all(const PauseRequest& request) {
   if (request.list) return list_processes(request.json);
   const auto timeout = OptionType<Duration>::read(request.timeout);
   if (!timeout) {
-    say(fmt::format("--timeout {}: allowed is {}", request.timeout,
-                    OptionType<Duration>::allowed()));
+    say(fmt::format("--timeout {}: allowed: {}", request.timeout, OptionType<Duration>::allowed()));
     return 2;
   }
   if (request.all != request.processes.empty()) {

@@ -34,7 +34,7 @@ class Tenant {
     // Called once they have ended. False calls off the pause.
     std::function<bool()> may_move = [] { return true; };
   };
-  // Like Pauser: TimedOut if calls and work do not end in time, or if the pause is called off.
+  // Like Pauser: TimedOut if calls and work do not end in time, or if the pause is cancelled.
   // Calls `has_released` while it releases memory. After any other Error the program may still be
   // paused.
   virtual Result<void> pause(Duration within, const Fellows& fellows,

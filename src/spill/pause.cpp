@@ -273,7 +273,7 @@ Result<PauseReport> Pauser::pause(Duration timeout, Strict strict, const PauseWa
   TRY(hold_still(program_, pausing, until, until, watch.is_wanted));
   if (!watch.may_move()) {
     go_on(program_);
-    return refused(ErrorKind::TimedOut, pausing, "it was called off");
+    return refused(ErrorKind::TimedOut, pausing, "it was cancelled");
   }
   report.times.drain_us = us_since(held);
   const RelaxedCapture relaxed{program_.driver};

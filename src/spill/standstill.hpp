@@ -32,7 +32,7 @@ inline bool always_wanted() {
   return true;
 }
 inline Error called_off(const char* doing) {
-  return {.kind = ErrorKind::TimedOut, .doing = doing, .subject = "it was called off"};
+  return {.kind = ErrorKind::TimedOut, .doing = doing, .subject = "it was cancelled"};
 }
 
 // Why the program must not be held still to move its memory; nullptr if it may be.

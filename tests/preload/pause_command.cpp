@@ -211,13 +211,13 @@ class ProgramThatAnswers {
 TEST(PauseCommand, SaysIfAProgramThatCouldNotBePausedIsPausedAllTheSame) {
   share::ControlAnswer answer;
   answer.is_paused = 1;
-  answer.say("pause: timed out (it was called off)");
+  answer.say("pause: timed out (it was cancelled)");
   const std::string place = own_folder();
   const ProgramThatAnswers program{place, answer};
   const Finished finished =
       run_program({cli(), "pause", std::to_string(::getpid())}, {{"XDG_RUNTIME_DIR", place}});
   EXPECT_EQ(finished.status, 1);
-  EXPECT_NE(finished.err.find("it was called off); it is still paused; `cuvmm resume`"),
+  EXPECT_NE(finished.err.find("it was cancelled); it is still paused; `cuvmm resume`"),
             std::string::npos)
       << finished.err;
 }
