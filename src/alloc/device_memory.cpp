@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "alloc/device_memory.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 
+#include "base/host_memory.hpp"
 #include "driver/device_attribute.hpp"
 #include "vmm/map_plan.hpp"
 
 namespace cuvmm {
-
-Size DeviceMemory::memory_of_the_host() {
-  return static_cast<Size>(::sysconf(_SC_PHYS_PAGES)) * static_cast<Size>(::sysconf(_SC_PAGESIZE));
-}
 
 Result<std::unique_ptr<DeviceMemory>> DeviceMemory::create(const Driver& driver, int ordinal,
                                                            const MemorySettings& settings) {
@@ -67,7 +62,7 @@ void DeviceMemory::begin_lease() {
   if (settings_.lessor == nullptr || uuid_ == Lessor::Uuid{}) return;
   settings_.lessor->begin(*budget_, uuid_, memory_);
   if (settings_.host == nullptr || settings_.host->lessor() != nullptr) return;
-  settings_.lessor->begin(*settings_.host, Lessor::the_host, memory_of_the_host());
+  settings_.lessor->begin(*settings_.host, Lessor::the_host, total_host_memory());
 }
 
 MemoryInfo DeviceMemory::info(const MemoryInfo& of_the_driver, Size cached) const {

@@ -76,7 +76,6 @@ class DeviceMemory {
   DeviceMemory(const Driver& driver, int ordinal, const MemorySettings& settings)
       : ordinal_(ordinal), settings_(settings), store_(driver) {}
 
-  static Size memory_of_the_host();
   Result<void> probe(const Driver& driver);
   void begin_lease();
   Result<void> spill_to(const Driver& driver, DeviceMemory& neighbour,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "alloc/device_memory.hpp"
+#include "base/host_memory.hpp"
 #include "base/log.hpp"
 #include "driver/device_attribute.hpp"
 #include "vmm/available_host_budget.hpp"
@@ -73,7 +74,7 @@ void DeviceMemory::find_places_to_spill(const Driver& driver,
       CUVMM_LOG(Warning, "device %d: no peer device is accessible; spilling is off", ordinal_);
     }
   }
-  if (to != SpillTo::Peer) note(spill_to_host(driver, budget), memory_of_the_host(), "the host");
+  if (to != SpillTo::Peer) note(spill_to_host(driver, budget), total_host_memory(), "the host");
 }
 
 Result<void> DeviceMemory::spill_to(const Driver& driver, DeviceMemory& neighbour,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/host_memory.hpp"
 
+#include <sys/sysinfo.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -108,6 +110,12 @@ Size left_in_groups(const std::string& root) {
 }
 
 }  // namespace
+
+Size total_host_memory(const std::string& root) {
+  struct sysinfo facts {};
+  if (::sysinfo(&facts) == 0) return Size{facts.totalram} * facts.mem_unit;
+  return number_in(root + "/proc/meminfo", "MemTotal").value_or(0) * KiB;
+}
 
 Size available_host_memory(const std::string& root) {
   const Size kib = number_in(root + "/proc/meminfo", "MemAvailable").value_or(0);

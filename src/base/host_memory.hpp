@@ -7,6 +7,10 @@
 
 namespace cuvmm {
 
+// How much memory the host has in total; 0 if the system does not tell. A program may have a filter
+// of system calls, under which glibc's sysconf() returns garbage.
+Size total_host_memory(const std::string& root = "");
+
 // How much memory the host has available for this process: MemAvailable, and at most what each
 // control group that contains the process has left below its limit. Page cache that the kernel
 // would reclaim counts as available. Thread-safe. `root`: the folder that has /proc and /sys, for

@@ -2,8 +2,8 @@
 #include "sim/host_memory.hpp"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
+#include "base/host_memory.hpp"
 #include "sim/context.hpp"
 #include "sim/managed_advice.hpp"
 #include "sim/process.hpp"
@@ -12,10 +12,6 @@ namespace cuvmm::sim {
 namespace {
 
 constexpr Size host_step = 4 * KiB;
-
-Size memory_of_the_host() {
-  return static_cast<Size>(sysconf(_SC_PHYS_PAGES)) * static_cast<Size>(sysconf(_SC_PAGESIZE));
-}
 
 bool is_of_the_host(const Allocation& allocation) {
   return allocation.kind == AllocationKind::PinnedHost ||
@@ -26,7 +22,7 @@ bool is_of_the_host(const Allocation& allocation) {
 }  // namespace
 
 CUdeviceptr take_host_memory(Size size) {
-  if (size > memory_of_the_host()) return 0;
+  if (size > total_host_memory()) return 0;
   void* bytes = mmap(nullptr, round_up(size, host_step), PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return bytes == MAP_FAILED ? 0 : reinterpret_cast<CUdeviceptr>(bytes);

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the host has available, as the files of a made-up system tell it.
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "base/host_memory.hpp"
+#include "support/refused_system_call.hpp"
 
-namespace cuvmm {
+namespace cuvmm::test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -107,5 +110,18 @@ TEST_F(HostMemory, IgnoresWhatItCannotRead) {
   EXPECT_EQ(available(), 8 * GiB);
 }
 
+TEST_F(HostMemory, InTotalIsKnownWhereTheSystemCallIsRefused) {
+  Size total = 0;
+  bool refused = false;
+  std::thread filtered{[&] {
+    refused = refuse_system_call(SYS_sysinfo);
+    total = total_host_memory(root_);
+  }};
+  filtered.join();
+  EXPECT_GT(total_host_memory(), available_host_memory());
+  if (!refused) GTEST_SKIP() << "no filter can be set here";
+  EXPECT_EQ(total, 16 * GiB);
+}
+
 }  // namespace
-}  // namespace cuvmm
+}  // namespace cuvmm::test

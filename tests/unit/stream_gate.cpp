@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
-#include <linux/filter.h>
 #include <linux/membarrier.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
-#include <cstddef>
 #include <functional>
-#include <iterator>
 #include <optional>
 #include <semaphore>
 #include <thread>
@@ -20,6 +14,7 @@
 
 #include "base/clock.hpp"
 #include "stream/gate.hpp"
+#include "support/refused_system_call.hpp"
 #include "support/scale.hpp"
 
 namespace cuvmm::test {
@@ -147,19 +142,6 @@ TEST(Gate, PassesMayNest) {
   closer.join();
 }
 
-// As a program's own seccomp filter does, but for one thread.
-bool refuse_membarrier() {
-  sock_filter lines[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog program{.len = std::size(lines), .filter = lines};
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
-
 TEST(Gate, ClosesOnceThreadsKnowThatMembarrierIsRefused) {
   Gate gate;
   if (::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0) {
@@ -167,7 +149,7 @@ TEST(Gate, ClosesOnceThreadsKnowThatMembarrierIsRefused) {
   }
   bool refused = false;
   std::thread closer{[&] {
-    refused = refuse_membarrier();
+    refused = refuse_system_call(SYS_membarrier);
     if (!refused) return;
     EXPECT_FALSE(gate.close(in_ms(1000))) << "a thread may enter and not be seen";
     EXPECT_TRUE(gate.close(in_ms(20'000)));
@@ -293,7 +275,7 @@ TEST(GracePeriod, IsOverWhenAThreadThatWasInsideHasEnded) {
 TEST(GracePeriod, IsUnknownWhileMembarrierIsRefused) {
   std::thread alone{[] {
     const CallBarrier calls{CallBarrier::Of::Calls};
-    if (!refuse_membarrier()) return;
+    if (!refuse_system_call(SYS_membarrier)) return;
     EXPECT_FALSE(CallBarrier::GracePeriod::begin()) << "a thread may be inside and not be seen";
     EXPECT_TRUE(CallBarrier::GracePeriod::begin());
   }};
