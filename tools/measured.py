@@ -107,7 +107,8 @@ def figure_of(where, results):
 def headline(rows, results=RESULTS):
     made = []
     for row in rows:
-        figures = {name: figure_of(where, results) for name, where in row["figures"].items()}
+        shared = row.get("from", {})
+        figures = {name: figure_of({**shared, **where}, results) for name, where in row["figures"].items()}
         made.append([cell.format(**figures) for cell in row["row"]])
     return table(["What", "Natively", "With cuvmm"], made)
 

@@ -37,9 +37,8 @@ class Headline(unittest.TestCase):
             rows = [{"workload": name, "vmm_over": over} for name, over in named.items()]
             (self.results / file).write_text(json.dumps({"workloads": rows}))
         largest = {"files": ["a.json", "b.json"], "among": ["workloads"], "largest": "vmm_over"}
-        row = {"row": ["{name}", "{over}", ""],
-               "figures": {"name": {**largest, "at": ["workload"]},
-                           "over": {**largest, "at": ["vmm_over"], "form": ".1f"}}}
+        row = {"row": ["{name}", "{over}", ""], "from": largest,
+               "figures": {"name": {"at": ["workload"]}, "over": {"at": ["vmm_over"], "form": ".1f"}}}
         self.assertIn("| large | 0.3 |", measured.headline([row], self.results))
 
     def test_a_missing_figure_is_an_error(self):
