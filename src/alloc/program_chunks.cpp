@@ -351,7 +351,7 @@ void ProgramChunks::list_held(int device, std::vector<HeldChunk>& held) const {
     if (!may_move || chunk.properties.location.id != device || !place.is_open_to(device)) continue;
     held.push_back({.address = address,
                     .size = place.size,
-                    .where = chunk.moved ? chunk.moved->location() : Location::device(device),
+                    .where = chunk.lies_on(device),
                     .chunk = chunk.key(),
                     .blocks = address,
                     .blocks_size = place.size,

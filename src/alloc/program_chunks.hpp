@@ -37,6 +37,7 @@ struct ProgramChunk {
   bool has_aliases = false;  // several of the driver's handles name it: it cannot be taken over
 
   bool is_imported() const { return properties.type == CU_MEM_ALLOCATION_TYPE_INVALID; }
+  Location lies_on(int home) const { return moved ? moved->location() : Location::device(home); }
   // Backed by memory elsewhere: spilled, or resumed on the host.
   bool is_far() const {
     return moved && residency(moved->location(), properties.location.id) == Residency::Far;

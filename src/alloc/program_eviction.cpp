@@ -14,7 +14,7 @@ void ProgramEviction::begin_eviction(EvictionSet& evicted) {
     const auto places = chunks_.places_of(chunk);
     const auto open = std::find_if(places.begin(), places.end(),
                                    [&](const Place& place) { return place.is_open_to(device_); });
-    const Location lies = chunk.moved ? chunk.moved->location() : Location::device(device_);
+    const Location lies = chunk.lies_on(device_);
     if (chunk.stays != nullptr) {
       evicted.exclude(chunk.size, lies, chunk.stays);
     } else if (places.empty()) {
