@@ -125,8 +125,8 @@ void add_times(nlohmann::json& one, const CheckpointTimes& times) {
   one["unlock_us"] = times.unlock_us;
 }
 
-// With --all, a process that has ended since the listing does not count. One that is about to end
-// has closed its control socket already.
+// With --all, a process that has ended since it was listed is no failure. One that is about to end
+// has already closed its control socket.
 bool has_ended_meanwhile(const PauseRequest& request, int process, const Error& error) {
   if (!request.all) return false;
   return error.kind == ErrorKind::NotFound || share::says_gone(error) || !is_running(process);

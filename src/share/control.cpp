@@ -155,7 +155,7 @@ Result<ControlSocket> ControlSocket::open() {
   return socket;
 }
 
-// A socket, since its identity is unlike that of any file of the program.
+// A socket, because it cannot be mistaken for a file of the program.
 void ControlSocket::keep_spare() {
   if (spare_.is_open()) return;
   spare_ = ForkClosedFd{Fd{::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)}};

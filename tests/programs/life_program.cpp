@@ -96,7 +96,7 @@ void free_when_told() {
   free_at_exit();
 }
 
-// Frees its memory at a second line.
+// A second line lets it free its memory and end.
 int use_up_files_when_told() {
   begin();
   std::string line;

@@ -11,7 +11,7 @@
 
 namespace cuvmm::test {
 
-// As a program's own seccomp filter does, but for the calling thread only, and for good. False if
+// As a program's own seccomp filter does, but only for the calling thread, until it ends. False if
 // no filter can be set here.
 inline bool refuse_system_call(unsigned number) {
   sock_filter lines[] = {
