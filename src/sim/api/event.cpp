@@ -153,7 +153,7 @@ CUVMM_SIM(cuEventQuery)(CUevent handle) {
   if (recording != nullptr && !Queue::is_reached(recording->point)) return CUDA_ERROR_NOT_READY;
   const auto& shared = asked.event->shared;
   const bool is_done = shared == nullptr || shared->is_reached(shared->last());
-  return is_done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  return is_done ? asked.context->sticky_error() : CUDA_ERROR_NOT_READY;
 }
 
 CUVMM_SIM(cuEventSynchronize)(CUevent handle) {

@@ -102,8 +102,10 @@ CUVMM_SIM(cuStreamQuery)(CUstream handle) {
   }
   if (const CUresult refused = refuse_unsafe_call(); refused != CUDA_SUCCESS) return refused;
   const auto context = asked.stream->context.lock();
-  if (!is_stream_done(*asked.stream)) return CUDA_ERROR_NOT_READY;
-  return context == nullptr ? CUDA_SUCCESS : context->sticky_error();
+  const bool is_done = is_stream_done(*asked.stream);
+  const CUresult sticky = context == nullptr ? CUDA_SUCCESS : context->sticky_error();
+  if (sticky != CUDA_SUCCESS) return sticky;
+  return is_done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 CUVMM_SIM(cuStreamWaitEvent)(CUstream handle, CUevent event_handle, unsigned flags) {
