@@ -9,7 +9,7 @@
 //   Ask      which, its secret  →                              (only for memory granted on request)
 //                               ←     Grant     or Refused
 //   Fetch    from which chunk   →
-//                               ←     Chunks    descriptors, at most 253 a packet
+//                               ←     Chunks    descriptors of some of them
 //   Acknowledge                 →
 //   Release                     →
 //                               ←     Released
