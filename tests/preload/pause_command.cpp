@@ -107,11 +107,14 @@ TEST(PauseCommand, AnEndingProgramCanBeResumed) {
 
 // Its other threads may go on opening files: a server's, whose connections pile up meanwhile.
 TEST(PauseCommand, AProgramThatHasUsedUpItsDescriptorsCanBeResumed) {
+  const std::string sockets = "$(ls -l /proc/$program/fd | grep -c socket:)";
+  const std::string wait_for_visitor =
+      "until [ " + sockets + " = $sockets ]; do sleep 0.01; done";  // to have gone
   const std::string are_used_up = "[ $(ls /proc/$program/fd | wc -l) = 256 ]";
   const Finished finished = run_beside(
-      "exec 3>told; " + cli() + " pause $program && echo >&3 && until " + are_used_up +
-          "; do sleep 0.05; done; timeout 20 " + cli() + " resume $program && " + cli() +
-          " pause $program && " + cli() +
+      "exec 3>told; sockets=" + sockets + "; " + cli() + " pause $program && " + wait_for_visitor +
+          " && echo >&3 && until " + are_used_up + "; do sleep 0.05; done; timeout 20 " + cli() +
+          " resume $program && " + cli() + " pause $program && " + cli() +
           " resume $program && echo >&3 && wait $runner && exit; kill -9 $program; exit 1",
       "use-up-files-when-told < told",
       "cd " + own_folder() + "; ulimit -n 256; mkfifo told; exec 4<>told;", program("life"));
