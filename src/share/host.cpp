@@ -16,12 +16,9 @@ namespace {
 // Peers that may be connected at a time without having said Hello, beyond the known importers.
 constexpr std::size_t most_strangers = 512;
 
-// An importer has at most two answers to read, so its socket has room for them. One that leaves no
-// room violates the protocol.
+// An importer sends one message and waits for the answer, so its socket has room for the answer.
+// One that leaves no room violates the protocol.
 constexpr Deadline at_once{};
-
-// Few, since an importer imports these while the driver exports the next ones.
-constexpr std::size_t most_chunks_at_once = 8;
 
 }  // namespace
 
@@ -240,7 +237,7 @@ Result<void> Host::answer_fetch(PeerId id, Peer& peer, const Fetch& fetch) {
   if (fetch.first >= chunks.size()) {
     return Error::invalid("serve an importer", "it fetches no such chunks");
   }
-  const std::size_t end = std::min(chunks.size(), fetch.first + most_chunks_at_once);
+  const std::size_t end = std::min(chunks.size(), fetch.first + most_descriptors);
   Chunks sent{.grant = fetch.grant, .first = fetch.first, .sizes = {}};
   std::vector<SentFile> files;
   std::vector<int> numbers;

@@ -9,7 +9,7 @@
 //   Ask      which, its secret  →                              (only for memory granted on request)
 //                               ←     Grant     or Refused
 //   Fetch    from which chunk   →
-//                               ←     Chunks    descriptors of some of them
+//                               ←     Chunks    descriptors, at most 253 a packet
 //   Acknowledge                 →
 //   Release                     →
 //                               ←     Released

@@ -62,7 +62,6 @@ Result<Packet> Session::next_answer(Deadline until) {
 
 Result<Grant> Session::receive(Deadline until) {
   constexpr const char* doing = "receive a grant";
-  skip_ahead();
   while (waiting_.empty()) {
     const Packet packet = TRY(cuvmm::share::receive(socket_.file(), until));
     if (const auto* grant = std::get_if<Grant>(&packet.message)) return *grant;
@@ -79,49 +78,25 @@ Result<Grant> Session::receive(Deadline until) {
 }
 
 Result<Session::Answer> Session::ask(const Ask& what, Deadline until) {
-  skip_ahead();
   TRY(send(socket_.file(), what, {}, until));
-  for (;;) {
-    const Packet packet = TRY(cuvmm::share::receive(socket_.file(), until));
-    if (const auto* grant = std::get_if<Grant>(&packet.message)) return Answer{.grant = *grant};
-    if (unanswered_ > 0) {
-      --unanswered_;
-      continue;
-    }
-    if (const auto* no = std::get_if<Refused>(&packet.message)) {
-      return Answer{.grant = {}, .refusal = no->why};
-    }
-    return out_of_turn("ask for memory");
+  const Packet packet = TRY(cuvmm::share::receive(socket_.file(), until));
+  if (const auto* grant = std::get_if<Grant>(&packet.message)) return Answer{.grant = *grant};
+  if (const auto* no = std::get_if<Refused>(&packet.message)) {
+    return Answer{.grant = {}, .refusal = no->why};
   }
+  return out_of_turn("ask for memory");
 }
 
 Result<Session::Batch> Session::fetch(const Grant& grant, std::uint32_t first, Deadline until) {
   constexpr const char* doing = "fetch chunks";
-  if (!ahead_ || *ahead_ != RequestedChunks{grant.id, first}) {
-    TRY(request_chunks({grant.id, first}, until));
-  }
-  ahead_.reset();
+  TRY(send(socket_.file(), Fetch{.grant = grant.id, .first = first}, {}, until));
   Packet packet = TRY(next_answer(until));
   if (const auto* no = std::get_if<Refused>(&packet.message)) return refused(doing, *no);
   auto* chunks = std::get_if<Chunks>(&packet.message);
   const bool is_answer = chunks != nullptr && chunks->grant == grant.id && chunks->first == first &&
                          chunks->sizes.size() <= grant.chunks - first;
   if (!is_answer) return out_of_turn(doing);
-  const std::uint32_t next = first + static_cast<std::uint32_t>(chunks->sizes.size());
-  if (next < grant.chunks) TRY(request_chunks({grant.id, next}, until));
   return Batch{std::move(chunks->sizes), std::move(packet.descriptors)};
-}
-
-Result<void> Session::request_chunks(RequestedChunks which, Deadline until) {
-  skip_ahead();
-  TRY(send(socket_.file(), Fetch{.grant = which.grant, .first = which.first}, {}, until));
-  ahead_ = which;
-  return {};
-}
-
-// The answer to what was requested ahead will be passed over.
-void Session::skip_ahead() {
-  if (std::exchange(ahead_, std::nullopt)) ++unanswered_;
 }
 
 Result<void> Session::acknowledge(const Grant& grant, std::uint32_t status, Deadline until) {
@@ -130,7 +105,6 @@ Result<void> Session::acknowledge(const Grant& grant, std::uint32_t status, Dead
 
 Result<void> Session::release(std::uint64_t grant, Deadline until) {
   constexpr const char* doing = "release a grant";
-  skip_ahead();
   TRY(send(socket_.file(), Release{grant}, {}, until));
   const Packet packet = TRY(next_answer(until));
   const auto* released = std::get_if<Released>(&packet.message);

@@ -42,8 +42,7 @@ class Session {
   void interrupt() const { ::shutdown(socket_.number(), SHUT_RDWR); }
   // The next call of receive() returns this grant again.
   void put_back(const Grant& grant) { waiting_.push_front(grant); }
-  // Fetches chunks of a received grant from `first` on, as many as come in one packet, and requests
-  // those after them: the exporter prepares them while the caller imports these.
+  // Fetches chunks of a received grant from `first` on, as many as one packet holds.
   Result<Batch> fetch(const Grant& grant, std::uint32_t first, Deadline until);
 
   Result<void> acknowledge(const Grant& grant, std::uint32_t status, Deadline until);
@@ -52,13 +51,6 @@ class Session {
 
  private:
   Session(Fd socket, pid_t exporter, const Token& token);
-  struct RequestedChunks {
-    std::uint64_t grant = 0;
-    std::uint32_t first = 0;
-    bool operator==(const RequestedChunks&) const = default;
-  };
-  Result<void> request_chunks(RequestedChunks which, Deadline until);
-  void skip_ahead();
   // The answer to the request that was sent last.
   Result<Packet> next_answer(Deadline until);
 
@@ -67,7 +59,6 @@ class Session {
   Token token_;
   std::deque<Grant> waiting_;   // arrived while waiting for another answer
   std::size_t unanswered_ = 0;  // earlier requests whose answers were not waited for to the end
-  std::optional<RequestedChunks> ahead_;  // not waited for yet
 };
 
 }  // namespace cuvmm::share

@@ -91,6 +91,7 @@ TEST_F(ShareMemory, GrantedForReadingIsMappedForReading) {
   EXPECT_EQ(child.wait(), 0);
 }
 
+// More chunks than descriptors fit into one packet.
 CHILD_ROLE(imports_many) {
   PrimaryContext context;
   Session session = connected(arguments.at(0));
@@ -111,45 +112,6 @@ TEST_F(ShareMemory, OfManyChunksComesInSeveralPackets) {
   const PeerId peer = event_of(*host, What::Came).peer;
   NEEDED(host->grant(peer, {.chunks = chunks, .offset = 0, .size = 300 * shared_chunk}));
   event_of(*host, What::Fetched);
-  serve_until_all_left(*host);
-  EXPECT_EQ(child.wait(), 0);
-}
-
-// The chunks that the session requested ahead arrive before the answers to what follows.
-CHILD_ROLE(imports_the_beginning) {
-  PrimaryContext context;
-  Session session = connected(arguments.at(0));
-  const auto take_the_beginning = [&](const Grant& grant) {
-    const Session::Batch first = NEEDED(session.fetch(grant, 0, in_time()));
-    ASSERT_LT(first.sizes.size(), grant.chunks);
-  };
-  const Grant given_back = NEEDED(session.receive(in_time()));
-  take_the_beginning(given_back);
-  NEEDED_OK(session.release(given_back.id, in_time()));
-  const Grant begun_again = NEEDED(session.receive(in_time()));
-  take_the_beginning(begun_again);
-  const Grant last = NEEDED(session.receive(in_time()));
-  EXPECT_EQ(NEEDED(Imported::fetch(driver(), session, begun_again, in_time())).chunks().size(),
-            40u);
-  take_the_beginning(last);
-  const Session::Answer unknown = NEEDED(session.ask({.memory = 1, .secret = {}}, in_time()));
-  EXPECT_FALSE(unknown.grant.has_value());
-}
-
-TEST_F(ShareMemory, OfManyChunksNeedNotBeImportedToTheEnd) {
-  const auto host = NEEDED(Host::open(host_settings(place.socket())));
-  const std::vector<ChunkRef> chunks(40, given_chunks(1, 13).front());
-  Child child{"imports_the_beginning", {place.socket()}};
-  const PeerId peer = event_of(*host, What::Came).peer;
-  const auto grant = [&] {
-    return NEEDED(host->grant(peer, {.chunks = chunks, .offset = 0, .size = 40 * shared_chunk}));
-  };
-  grant();
-  event_of(*host, What::Released);
-  grant();
-  grant();
-  event_of(*host, What::Asked);
-  NEEDED_OK(host->refuse(peer, Refusal::Unknown));
   serve_until_all_left(*host);
   EXPECT_EQ(child.wait(), 0);
 }
