@@ -27,7 +27,8 @@ Result<Memory::Lent> ProgramLending::lend(CUdeviceptr address, const Lending::Se
   }
   std::vector<std::weak_ptr<ProgramChunk>> chunks;
   for (const ProgramChunks::Place& place : places) {
-    TRY(chunks_.take_over(*place.chunk, place.address));
+    // Exported now rather than while the importer waits. If that fails, it is tried again then.
+    static_cast<void>(TRY(chunks_.take_over(*place.chunk, place.address)).prepare_to_send());
     chunks_.pin(place.address, 1, pin::legacy_ipc);
     chunks.push_back(place.chunk);
   }

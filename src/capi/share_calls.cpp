@@ -7,9 +7,9 @@
 #include <iterator>
 #include <mutex>
 
+#include "base/fork_closed.hpp"
 #include "capi/pool_words.hpp"
 #include "share/buffer.hpp"
-#include "share/fork_closed.hpp"
 #include "share/imported.hpp"
 #include "share/rendezvous.hpp"
 
@@ -20,7 +20,7 @@ struct cuvmm_shared_buffer {
 };
 struct cuvmm_share_host {
   std::atomic<int> calls_inside{0};
-  cuvmm::share::ForkClosedFd stop;                // readable once the host is to end
+  cuvmm::ForkClosedFd stop;                       // readable once the host is to end
   cuvmm::Lock lock{cuvmm::LockOrder::IpcOpened};  // guards the members below
   std::unique_ptr<cuvmm::share::Host> host;
 };
@@ -169,10 +169,8 @@ Result<share::Granted> granted(const ElasticPool& pool, Stretch stretch,
     return Error::invalid(granting, "chunks of a pool are named by their bytes");
   }
   const auto lend_one = [&](const ChunkRef& chunk) -> Result<void> {
-    auto file = std::make_shared<share::KeptFile>();
-    TRY(file->of(chunk));
+    TRY(chunk.file_to_send());
     all.chunks.push_back(chunk);
-    all.files.push_back(std::move(file));
     return {};
   };
   TRY(pool.lend(stretch, lend_one));
@@ -266,7 +264,7 @@ cuvmm_status share_listen(const char* path, cuvmm_share_host** host, cuvmm_error
   if (!stop.ok()) return refuse(stop.error(), error);
   auto made = make_host(path);
   return answer(made, error, [&] {
-    *host = new cuvmm_share_host{.stop = share::ForkClosedFd{std::move(*stop)},
+    *host = new cuvmm_share_host{.stop = cuvmm::ForkClosedFd{std::move(*stop)},
                                  .host = std::move(*made)};
   });
 }

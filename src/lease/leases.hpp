@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "base/fork_closed.hpp"
 #include "base/lock.hpp"
 #include "base/option_types.hpp"
 #include "lease/grants.hpp"
 #include "lease/tenant.hpp"
 #include "node/message.hpp"
-#include "share/fork_closed.hpp"
 #include "vmm/access_set.hpp"
 
 namespace cuvmm::lease {
@@ -194,7 +194,7 @@ class Leases final : public Lessor {
   bool reconnects_ = false;         // to report what it holds
   std::uint64_t away_since_ = 0;    // it was lost, or fell silent; 0: it answers, or never did
   bool asks_no_guarantee_ = false;  // since the service could not honour it
-  share::ForkClosedFd socket_;
+  ForkClosedFd socket_;
   std::array<Leased, AccessSet::most_devices + 1> places_;  // and the host
   std::size_t place_count_ = 0;                             // only grows
   std::vector<Pending> pending_;

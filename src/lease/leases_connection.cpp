@@ -87,7 +87,7 @@ Result<Fd> Leases::connect() const {
 
 void Leases::greet(Fd socket) {
   const Holding holding{lock_};
-  socket_ = share::ForkClosedFd{std::move(socket)};
+  socket_ = ForkClosedFd{std::move(socket)};
   standing_ = Standing::Greeted;
   is_silent_ = false;
   send(Greeting{.name = settings_.name,

@@ -37,10 +37,7 @@ Buffer::Buffer(const Driver& driver, int device, Size granule, Size chunk_size,
       device_(device),
       granule_(granule),
       chunk_size_(chunk_size),
-      chunks_(std::move(chunks)) {
-  files_.reserve(chunks_.size());
-  while (files_.size() < chunks_.size()) files_.push_back(std::make_shared<KeptFile>());
-}
+      chunks_(std::move(chunks)) {}
 
 Result<Buffer> Buffer::create(const Driver& driver, const BufferSettings& settings,
                               ChunkStore* store) {
@@ -100,8 +97,7 @@ Result<Granted> Buffer::grant(std::size_t first, std::size_t count, GrantAccess 
                  .offset = 0,
                  .size = count * chunk_size_,
                  .access = access,
-                 .tag = tag,
-                 .files = {files_.begin() + from, files_.begin() + end}};
+                 .tag = tag};
 }
 
 }  // namespace cuvmm::share

@@ -52,7 +52,6 @@ class Buffer {
   Size granule_;
   Size chunk_size_;
   std::vector<ChunkRef> chunks_;
-  std::vector<std::shared_ptr<KeptFile>> files_;  // one per chunk
   std::unique_ptr<BufferMapping, BufferMappingEnd> place_;
 };
 

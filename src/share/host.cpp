@@ -242,7 +242,7 @@ Result<void> Host::answer_fetch(PeerId id, Peer& peer, const Fetch& fetch) {
   std::vector<SentFile> files;
   std::vector<int> numbers;
   for (std::size_t i = fetch.first; i < end; ++i) {
-    auto file = granted.file_of(i);
+    auto file = chunks[i].file_to_send();
     if (!file.ok()) {
       CUVMM_LOG(Warning, "%s", file.error().text().c_str());
       return say(peer, Refused{.why = Refusal::Failed});

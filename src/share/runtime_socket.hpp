@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/fd.hpp"
-#include "share/fork_closed.hpp"
+#include "base/fork_closed.hpp"
 #include "share/private_folder.hpp"
 #include "share/system_error.hpp"
 

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <utility>
 
-#include "vmm/chunk.hpp"
+#include "vmm/kept_file.hpp"
 
 namespace cuvmm {
 
@@ -24,11 +24,18 @@ class ChunkHome {
 struct ChunkRecord {
   ChunkRecord(Chunk&& owned, ChunkHome* where_from) : chunk(std::move(owned)), home(where_from) {}
 
+  // The descriptor first: it keeps the memory allocated.
+  Result<void> release_chunk() {
+    file.close();
+    return chunk.release();
+  }
+
   Chunk chunk;
   ChunkHome* const home;
   std::atomic<std::uint32_t> references{1};
   // Never reset: the driver does not report when other processes stop holding the memory.
   std::atomic<bool> exported{false};
+  KeptFile file;  // destroyed before the chunk
 };
 
 // A counted pointer to a chunk. A chunk may be mapped at several addresses and has no single owner:
@@ -72,6 +79,17 @@ class ChunkRef {
     Fd fd = TRY(record_->chunk.export_fd());
     mark_exported();
     return fd;
+  }
+  // For several importers, one after another. Valid as long as this reference.
+  Result<SentFile> file_to_send() const {
+    SentFile file = TRY(record_->file.of(record_->chunk));
+    mark_exported();
+    return file;
+  }
+  // Exports the chunk before anyone asks for it, unless there is no room to keep its descriptor.
+  Result<void> prepare_to_send() const {
+    if (TRY(record_->file.keep(record_->chunk))) mark_exported();
+    return {};
   }
   // Others may hold the chunk from now on, for as long as they like. When the last reference here
   // goes, it is released and never reused.

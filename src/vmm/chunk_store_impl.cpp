@@ -154,7 +154,7 @@ void ChunkStore::Impl::was_exported(const ChunkRecord& record) {
 }
 
 bool ChunkStore::Impl::release(StoredChunk* chunk) {
-  const bool released = chunk->chunk.release().ok() || chunk->chunk.release().ok();
+  const bool released = chunk->release_chunk().ok() || chunk->release_chunk().ok();
   {
     const Holding holding{lock_};
     LocalChunks& local = *chunk->local;

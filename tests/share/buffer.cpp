@@ -2,7 +2,6 @@
 // What a buffer's grants cost the driver, and what they leave behind.
 #include "share/buffer.hpp"
 
-#include <dirent.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,14 +29,6 @@ class ShareBuffer : public DriverContract {
         counting, {.device = 0, .size = chunks * shared_chunk, .chunk_size = shared_chunk}));
   }
 };
-
-int open_descriptors() {
-  DIR* const all = ::opendir("/proc/self/fd");
-  int count = 0;
-  while (::readdir(all) != nullptr) ++count;
-  ::closedir(all);
-  return count;
-}
 
 // The first export makes the driver open descriptors of its own, so it comes before any count.
 int open_descriptors_once_exported(const Buffer& buffer) {

@@ -6,6 +6,7 @@
 
 #include "ipc_world.hpp"
 #include "spill/chunk_exchange.hpp"
+#include "support/faulty_driver.hpp"
 #include "vmm/deferred_release.hpp"
 
 namespace cuvmm::test {
@@ -155,6 +156,43 @@ TEST_F(ProgramMemoryIpc, BorrowersKeepWhatTheProgramEnds) {
   EXPECT_EQ(refusal(address), std::nullopt) << "it is not ours to answer";
   child.link().signal();
   EXPECT_EQ(child.wait(), 0);
+}
+
+TEST_F(ProgramMemoryIpc, ChunksAreExportedOnceForAllBorrowers) {
+  FaultyDriver counting{driver()};
+  world = std::make_unique<IpcWorld>(counting.driver());
+  const auto exports = [&] { return counting.count_of("cuMemExportToShareableHandle"); };
+  for (const Size at : {0u, 1u}) add(at);
+  world->handle_of(address);
+  EXPECT_EQ(exports(), 2u) << "before anyone waits for it";
+  expect_a_child_to_change(2 * chunk_size);
+  expect_a_child_to_change(2 * chunk_size);
+  EXPECT_EQ(exports(), 2u);
+  for (const Size at : {0u, 1u}) end(at);
+  world = std::make_unique<IpcWorld>(driver());
+}
+
+// A descriptor would keep the memory allocated.
+TEST_F(ProgramMemoryIpc, NoDescriptorOutlivesItsChunk) {
+  for (const Size at : {0u, 1u, 4u}) add(at);
+  world->handle_of(address + 4 * chunk_size);  // the first one opens others too
+  const int before = open_descriptors();
+  world->handle_of(address);
+  EXPECT_GE(open_descriptors(), before + 2);
+  for (const Size at : {0u, 1u}) end(at);
+  EXPECT_EQ(open_descriptors(), before);
+}
+
+TEST_F(ProgramMemoryIpc, ChunksThatCannotBeExportedAtOnceAreExportedLater) {
+  FaultyDriver faulty{driver()};
+  world = std::make_unique<IpcWorld>(faulty.driver());
+  add(0);
+  faulty.fail_call(Call::cuMemExportToShareableHandle, 1, CUDA_ERROR_OUT_OF_MEMORY);
+  world->handle_of(address);
+  EXPECT_EQ(faulty.faults(), 1u);
+  expect_a_child_to_change(chunk_size);
+  end(0);
+  world = std::make_unique<IpcWorld>(driver());
 }
 
 CHILD_ROLE(finds_program_memory_freed) {

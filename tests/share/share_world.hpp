@@ -65,6 +65,8 @@ inline share::Deadline soon() {
 std::vector<ChunkRef> given_chunks(std::size_t count, std::uint32_t seed);
 share::Granted given_granted(std::size_t chunks, std::uint32_t seed);
 
+int open_descriptors();
+
 // Waits for the next event of this kind and skips others.
 share::HostEvent event_of(share::Host& host, share::HostEvent::What what);
 // Serves the host until all importers have left.

@@ -3,7 +3,7 @@
 
 #include "base/own_fd.hpp"
 
-namespace cuvmm::share {
+namespace cuvmm {
 
 // A descriptor that forked children close. If a child that never calls exec kept its parent's
 // descriptors, an importer that ends would seem to live on in its child, and clients would keep
@@ -27,4 +27,4 @@ class ForkClosedFd {
   OwnFd file_;
 };
 
-}  // namespace cuvmm::share
+}  // namespace cuvmm

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "share/fork_closed.hpp"
+#include "base/fork_closed.hpp"
 
 #include <array>
 #include <atomic>
 
 #include "base/in_children.hpp"
 
-namespace cuvmm::share {
+namespace cuvmm {
 namespace {
 
 // A child keeps descriptors beyond this many, which costs it some waiting but breaks nothing. There
@@ -81,4 +81,4 @@ void ForkClosedFd::close() {
   file_.close();
 }
 
-}  // namespace cuvmm::share
+}  // namespace cuvmm
