@@ -19,13 +19,19 @@ commit_here() {
   printf '%s' "$commit"
 }
 
-# Names the content of src and include: the parts of one result may be measured one after another as
-# long as that content stays the same.
+# Names the content of src and include, committed or not: the parts of one result may be measured one
+# after another as long as that content stays the same.
 sources_here() {
-  local trees
-  trees=$(git rev-parse HEAD:src HEAD:include 2>/dev/null) || { printf unknown; return; }
+  local index trees
+  index=$(mktemp -d)
+  trees=$(
+    export GIT_INDEX_FILE=$index/index
+    { git read-tree HEAD && git add -A -- src include && tree=$(git write-tree) &&
+      git rev-parse "$tree:src" "$tree:include"; } 2>/dev/null
+  ) || trees=
+  rm -rf "$index"
+  [[ -n $trees ]] || { printf unknown; return; }
   trees=$(sha256sum <<<"$trees")
-  [[ -z $(git status --porcelain -- src include 2>/dev/null) ]] || trees=changed
   printf '%s' "${trees:0:12}"
 }
 sources_built() { cat build/lib/cuvmm/sources 2>/dev/null || printf unknown; }

@@ -41,6 +41,29 @@ if command -v make >/dev/null; then
   expect "make demo" "$(make -s -C tree demo | grep -v ^make | tr '\n' ' ')" "quick demo "
 fi
 
+# The sources of a build have one name, committed or not, and each change gives them another.
+if command -v git >/dev/null; then
+  sources() { (cd sources && root=$PWD called_from=$PWD && source "$root_tools/common.sh" && sources_here); }
+  root_tools=$root/tools
+  mkdir -p sources/src sources/include
+  touch sources/{src,include}/file
+  git -C sources init -q
+  commit() { git -C sources add -A && git -C sources -c user.name=n -c user.email=e commit -qm commit; }
+  commit
+  first=$(sources)
+  [[ $first =~ ^[0-9a-f]{12}$ ]] || fail "sources are named '$first'"
+  echo changed >sources/src/file
+  changed=$(sources)
+  [[ $changed != "$first" ]] || fail "a change of the sources does not change their name"
+  touch sources/include/new
+  [[ $(sources) != "$changed" ]] || fail "a new file does not change the sources' name"
+  rm sources/include/new
+  commit
+  expect "the sources' name after the commit" "$(sources)" "$changed"
+  touch sources/elsewhere
+  expect "the sources' name after a change elsewhere" "$(sources)" "$changed"
+fi
+
 status=0
 "$root/dev" build sideways >said 2>&1 || status=$?
 expect "exit status of an unknown preset" "$status" 2
