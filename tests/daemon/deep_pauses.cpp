@@ -116,7 +116,7 @@ TEST_F(ProgramsOffTheirDevices, AProgramReturnsToAFullCardInItsTurn) {
   ProgramOnDemand idle{*this, "idle", 160};
   ASSERT_TRUE(idle.has_begun());
   ASSERT_TRUE(comes_true([&] { return is_idle("idle"); }));
-  RunningProgram busy{NodeService::program("busy", 200, 200), required(), file("busy")};
+  RunningProgram busy{NodeService::program("busy", 200, 100), required(), file("busy")};
   ASSERT_TRUE(comes_to("idle", node::DeviceStay::Off));
   idle.tell("check");
   EXPECT_TRUE(idle.says("right 1")) << idle.said() << read_file("busy");

@@ -53,7 +53,7 @@ TEST_F(ProgramsOfANode, WhatAProgramHoldsIsLeased) {
 
 TEST_F(ProgramsOfANode, ProgramsRunOnWhenTheServiceIsKilledAndReportWhenItIsBack) {
   start();
-  std::vector<std::string> command = program("one", 128, 500);  // long enough
+  std::vector<std::string> command = program("one", 128, 250);  // long enough
   command.insert(command.end(), {"--cold", "96"});
   RunningProgram one{command, automatic(), file("one")};
   ASSERT_TRUE(comes_true([&] { return look_at_device(socket()).leased >= 128 * MiB; }));
@@ -137,7 +137,7 @@ TEST_F(ProgramsOfANode, ALimitIsWhatAProgramSeesAsItsDevice) {
 // The program runs on: no part of it is paused, and every number that it reads is right.
 TEST_F(ProgramsOfANode, ColdMemoryGoesToTheHostWhileItsProgramRuns) {
   start();
-  std::vector<std::string> holder = program("holder", 160, 600);  // long enough
+  std::vector<std::string> holder = program("holder", 160, 300);  // long enough
   holder.insert(holder.end(), {"--cold", "128"});
   std::vector<std::string> spills = required();
   spills.push_back("VMM_SPILL=host");

@@ -136,7 +136,7 @@ std::vector<std::string> NodeService::program(const std::string& name, int mib, 
           "--steps",
           std::to_string(steps),
           "--rest",
-          "20"};
+          "50"};
 }
 
 std::vector<std::string> NodeService::test_program(const std::string& name,

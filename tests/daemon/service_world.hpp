@@ -56,7 +56,7 @@ class NodeService : public ::testing::Test {
   std::string card_file() const;  // the card's books
   std::string file(const std::string& name) const { return folder_ + "/" + name; }
   std::string sim() const { return "--sim=card=" + card_ + ",memory=256M" + more_; }
-  // `cuvmm run` of take_turns on that card, with 20 ms between steps.
+  // `cuvmm run` of take_turns on that card, with 50 ms between steps.
   std::vector<std::string> program(const std::string& name, int mib, int steps) const;
   // `cuvmm run` of a program of tests/programs on it.
   std::vector<std::string> test_program(const std::string& name,

@@ -14,14 +14,23 @@
 
 namespace cuvmm::test {
 
+inline double positive_in_environment(const char* name) {
+  const char* text = std::getenv(name);
+  const double chosen = text != nullptr ? std::strtod(text, nullptr) : 1.0;
+  return chosen > 0 ? chosen : 1.0;
+}
+
 // CUVMM_TEST_SCALE: 1 unless set; the sanitizers run a tenth, stress runs more.
-inline double test_scale() {
-  static const double scale = [] {
-    const char* text = std::getenv("CUVMM_TEST_SCALE");
-    const double chosen = text != nullptr ? std::strtod(text, nullptr) : 1.0;
-    return chosen > 0 ? chosen : 1.0;
-  }();
+inline double run_scale() {
+  static const double scale = positive_in_environment("CUVMM_TEST_SCALE");
   return scale;
+}
+
+// CUVMM_TEST_SHARE: what a test runs of that if others run the same programs in another order of
+// the device. What the sanitizers run is little enough.
+inline double test_scale() {
+  static const double share = positive_in_environment("CUVMM_TEST_SHARE");
+  return run_scale() < 1 ? run_scale() : run_scale() * share;
 }
 
 inline std::uint64_t scaled(std::uint64_t count) {
@@ -34,7 +43,7 @@ inline std::uint64_t scaled(std::uint64_t count) {
 // calls.
 inline std::uint64_t sweep_step() {
   constexpr std::uint64_t plain = 3;
-  if (test_scale() >= 10) return 1;
+  if (run_scale() >= 10) return 1;
   return std::max(plain, static_cast<std::uint64_t>(1 / test_scale()));
 }
 inline std::uint64_t sweep_start() {
@@ -55,7 +64,7 @@ inline std::uint64_t seed() {
 // What a failing random test prints.
 inline std::string how_to_repeat() {
   return "repeat with CUVMM_TEST_SEED=" + std::to_string(seed()) +
-         " CUVMM_TEST_SCALE=" + std::to_string(test_scale());
+         " CUVMM_TEST_SHARE=1 CUVMM_TEST_SCALE=" + std::to_string(test_scale());
 }
 #define PRINT_SEED_ON_FAILURE() SCOPED_TRACE(::cuvmm::test::how_to_repeat())
 

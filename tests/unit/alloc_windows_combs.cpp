@@ -35,7 +35,7 @@ class WindowsComb : public WindowsTest, public ::testing::WithParamInterface<Com
 TEST_P(WindowsComb, IsRecoveredAsOneBlock) {
   PRINT_SEED_ON_FAILURE();
   const Comb& comb = GetParam();
-  if (test_scale() < 1 && comb.memory > 1 * GiB) GTEST_SKIP() << "too much for a sanitizer";
+  if (run_scale() < 1 && comb.memory > 1 * GiB) GTEST_SKIP() << "too much for a sanitizer";
   WindowsWorld world{driver(), comb.memory,
                      [](WindowSettings& settings) { settings.seed = seed(); }};
   auto blocks = world.fill_with(comb.block);
@@ -72,7 +72,7 @@ TEST_P(WindowsComb, NeverHasLessThanTheDriver) {
   PRINT_SEED_ON_FAILURE();
   const Comb& comb = GetParam();
   if (comb.block <= 1 * MiB) GTEST_SKIP() << "the driver gives nothing back";
-  if (test_scale() < 1 && comb.memory > 1 * GiB) GTEST_SKIP() << "too much for a sanitizer";
+  if (run_scale() < 1 && comb.memory > 1 * GiB) GTEST_SKIP() << "too much for a sanitizer";
   WindowsWorld world{driver(), comb.memory,
                      [](WindowSettings& settings) { settings.seed = seed(); }};
   std::vector<WindowBlock*> blocks;

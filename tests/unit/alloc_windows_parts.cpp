@@ -189,7 +189,7 @@ TEST(Colouring, EmptiesTheCheapestFirst) {
 }
 
 TEST(Colouring, MorePiecesThanOneGroupStillPack) {
-  if (test_scale() < 1) GTEST_SKIP() << "takes a while under a sanitizer";
+  if (run_scale() < 1) GTEST_SKIP() << "takes a while under a sanitizer";
   std::mt19937_64 random{seed()};
   constexpr std::size_t chunks = 12'000;  // with that many shapes there is more than one group
   const auto pieces = random_pieces(random, chunks, 64 * KiB, 512 * KiB);
