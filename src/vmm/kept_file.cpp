@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/kept_file.hpp"
 
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <array>
 #include <memory>
 
@@ -10,8 +13,16 @@ namespace {
 constinit std::atomic<int> kept_by_the_process{0};
 constinit std::array<std::atomic<const ForkClosedFd*>, KeptFile::most_kept> files{};
 
+// The rest is for the program.
+int most_for_the_process() {
+  constexpr rlim_t part = 8;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+  return static_cast<int>(std::min<rlim_t>(limit.rlim_cur / part, KeptFile::most_kept));
+}
+
 bool may_keep_one_more() {
-  if (kept_by_the_process.fetch_add(1) < KeptFile::most_kept) return true;
+  if (kept_by_the_process.fetch_add(1) < most_for_the_process()) return true;
   kept_by_the_process.fetch_sub(1);
   return false;
 }

@@ -20,7 +20,8 @@ struct SentFile {
 // so it is closed before the chunk is released. Thread-safe, except for close().
 class KeptFile {
  public:
-  // Descriptors are limited per process; beyond this many, chunks are exported each time.
+  // Of those that a process may open, at most an eighth are kept, and no more than this many. Other
+  // chunks are exported each time.
   static constexpr int most_kept = 128;
 
   KeptFile() = default;

@@ -3,6 +3,7 @@
 #include "share/buffer.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -82,6 +83,30 @@ TEST_F(ShareBuffer, KeepsNoMoreDescriptorsThanAProcessCanSpare) {
   grant_to_importer(place.socket(), buffer, 2);
   EXPECT_EQ(open_descriptors() - before, KeptFile::most_kept);
   EXPECT_EQ(exports(), most + 2 * 2);
+}
+
+// The limit is lowered until the end of the scope.
+class FewDescriptors {
+ public:
+  explicit FewDescriptors(rlim_t most) {
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const rlimit lowered{.rlim_cur = most, .rlim_max = before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &lowered), 0);
+  }
+  ~FewDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  FewDescriptors(const FewDescriptors&) = delete;
+  FewDescriptors& operator=(const FewDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(ShareBuffer, KeepsAnEighthOfTheDescriptorsThatTheProcessMayOpen) {
+  const FewDescriptors limit{160};
+  const Buffer buffer = given_buffer(24);
+  const int before = open_descriptors_once_exported(buffer);
+  grant_to_importer(place.socket(), buffer, 1);
+  EXPECT_EQ(open_descriptors() - before, 20);
 }
 
 TEST_F(ShareBuffer, KeepsNoDescriptorsAfterItsEnd) {

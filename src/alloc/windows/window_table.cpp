@@ -185,8 +185,8 @@ Size WindowTable::give_up_cheap_chunks(Size wanted) {
   constexpr int most_shared = 2;
   const Size before = held();
   give_up_large(wanted);
-  const Size large = before - held();
-  if (large < wanted) give_up_shared(wanted - large, most_shared);
+  const Size of_large_ones = before - held();
+  if (of_large_ones < wanted) give_up_shared(wanted - of_large_ones, most_shared);
   return before - held();
 }
 
