@@ -12,7 +12,7 @@
 namespace cuvmm::test {
 namespace {
 
-// Over all three orders of the device 2*10^3 in a plain run and 10^6 in `./dev stress`, whose scale
+// Over all three orders of the device 10^3 in a plain run and 10^6 in `./dev stress`, whose scale
 // is 10. With small blocks, except that in `auto` mapping wins for large ones only.
 std::uint64_t program_count() {
   const std::uint64_t more = run_scale() >= 10 ? 50 : 1;

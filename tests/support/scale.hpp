@@ -26,11 +26,15 @@ inline double run_scale() {
   return scale;
 }
 
-// CUVMM_TEST_SHARE: what a test runs of that if others run the same programs in another order of
-// the device. What the sanitizers run is little enough.
-inline double test_scale() {
+// CUVMM_TEST_SHARE: the scale of a plain run of this test, if less will do: the same programs run
+// in full in another order of the device, or in a stress run.
+inline double test_share() {
   static const double share = positive_in_environment("CUVMM_TEST_SHARE");
-  return run_scale() < 1 ? run_scale() : run_scale() * share;
+  return share;
+}
+
+inline double test_scale() {
+  return run_scale() == 1 ? test_share() : run_scale();
 }
 
 inline std::uint64_t scaled(std::uint64_t count) {
@@ -64,7 +68,8 @@ inline std::uint64_t seed() {
 // What a failing random test prints.
 inline std::string how_to_repeat() {
   return "repeat with CUVMM_TEST_SEED=" + std::to_string(seed()) +
-         " CUVMM_TEST_SHARE=1 CUVMM_TEST_SCALE=" + std::to_string(test_scale());
+         " CUVMM_TEST_SCALE=" + std::to_string(run_scale()) +
+         " CUVMM_TEST_SHARE=" + std::to_string(test_share());
 }
 #define PRINT_SEED_ON_FAILURE() SCOPED_TRACE(::cuvmm::test::how_to_repeat())
 
