@@ -27,8 +27,8 @@ Result<Memory::Lent> ProgramLending::lend(CUdeviceptr address, const Lending::Se
   }
   std::vector<std::weak_ptr<ProgramChunk>> chunks;
   for (const ProgramChunks::Place& place : places) {
-    // Exported now rather than while the importer waits. If that fails, it is tried again then.
-    static_cast<void>(TRY(chunks_.take_over(*place.chunk, place.address)).prepare_to_send());
+    const ChunkRef chunk = TRY(chunks_.take_over(*place.chunk, place.address));
+    chunk.prepare_to_send();  // rather than while the importer waits
     chunks_.pin(place.address, 1, pin::legacy_ipc);
     chunks.push_back(place.chunk);
   }

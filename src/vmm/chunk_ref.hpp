@@ -80,16 +80,17 @@ class ChunkRef {
     mark_exported();
     return fd;
   }
-  // For several importers, one after another. Valid as long as this reference.
+  // The same descriptor each time, if there is room to keep it; valid while this reference lives.
   Result<SentFile> file_to_send() const {
     SentFile file = TRY(record_->file.of(record_->chunk));
     mark_exported();
     return file;
   }
-  // Exports the chunk before anyone asks for it, unless there is no room to keep its descriptor.
-  Result<void> prepare_to_send() const {
-    if (TRY(record_->file.keep(record_->chunk))) mark_exported();
-    return {};
+  // Exports the chunk before anyone asks for it, if its descriptor can be kept. If the driver
+  // refuses, file_to_send() tries again.
+  void prepare_to_send() const {
+    const auto kept = record_->file.keep(record_->chunk);
+    if (kept.ok() && *kept) mark_exported();
   }
   // Others may hold the chunk from now on, for as long as they like. When the last reference here
   // goes, it is released and never reused.

@@ -27,7 +27,7 @@ bool may_keep_one_more() {
   return false;
 }
 
-// The caller may keep one more, so that a place is free.
+// The caller may keep one more, so there is a free place.
 std::int8_t put(const ForkClosedFd* file) {
   for (std::int8_t place = 0;;
        place = static_cast<std::int8_t>((place + 1) % KeptFile::most_kept)) {

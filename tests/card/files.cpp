@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The file behind a shared card, and the obstacles to opening it.
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 #include <fstream>
 
 #include "card_world.hpp"
+#include "support/lowered_limit.hpp"
 #include "support/memory.hpp"
 
 namespace cuvmm::test {
@@ -101,14 +101,11 @@ struct TwoAnswers {
 
 void send_answers(Link& link, int resource, rlim_t least) {
   (void)driver();  // loading the driver takes descriptors of its own
-  rlimit before{};
-  ::getrlimit(resource, &before);
-  rlimit none = before;
-  none.rlim_cur = least;
-  ::setrlimit(resource, &none);
   TwoAnswers answers;
-  answers.without = driver().cuInit(0);
-  ::setrlimit(resource, &before);
+  {
+    const LoweredLimit lowered{resource, least};
+    answers.without = driver().cuInit(0);
+  }
   answers.with = driver().cuInit(0);
   link.send(answers);
 }

@@ -3,14 +3,13 @@
 #include "daemon/leased_world.hpp"
 
 #include <pthread.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <atomic>
 #include <fstream>
 #include <thread>
 
-#include "support/no_more_descriptors.hpp"
+#include "support/lowered_limit.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -34,15 +33,8 @@ class RoomForOneThread {
     ::pthread_attr_setstacksize(&large, stack);
     EXPECT_EQ(::pthread_setattr_default_np(&large), 0);
     ::pthread_attr_destroy(&large);
-    EXPECT_EQ(::getrlimit(RLIMIT_AS, &before_), 0);
-    const rlimit room{.rlim_cur = addresses_in_use() + stack + stack / 2,
-                      .rlim_max = before_.rlim_max};
-    EXPECT_EQ(::setrlimit(RLIMIT_AS, &room), 0);
   }
-  ~RoomForOneThread() {
-    ::setrlimit(RLIMIT_AS, &before_);
-    ::pthread_setattr_default_np(&usual_);
-  }
+  ~RoomForOneThread() { ::pthread_setattr_default_np(&usual_); }
   RoomForOneThread(const RoomForOneThread&) = delete;
   RoomForOneThread& operator=(const RoomForOneThread&) = delete;
 
@@ -56,7 +48,7 @@ class RoomForOneThread {
   }
 
   pthread_attr_t usual_{};
-  rlimit before_{};
+  const LoweredLimit limit_{RLIMIT_AS, addresses_in_use() + stack + stack / 2};
 };
 
 TEST(LeasedBudgets, AreNotLeasedWithoutAThreadThatAnswersDemands) {
@@ -102,7 +94,7 @@ TEST(LeasedBudgets, AskForTheExactNeedIfABatchIsRefused) {
 TEST(LeasedBudgets, HearTheServiceUnderALimitOfNoDescriptors) {
   LeasedWorld world;
   world.begin(16 * MiB);
-  const NoMoreDescriptors none;
+  const LoweredLimit none{RLIMIT_NOFILE, 0};
   for (const Size limit : {32 * MiB, 48 * MiB}) {  // the first ends a wait from before
     world.service.say(node::PlaceTerms{a_device, 0, limit});
     EXPECT_TRUE(comes_true([&] { return world.budget.limit() == limit; }));

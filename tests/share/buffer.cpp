@@ -3,7 +3,6 @@
 #include "share/buffer.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include "share_world.hpp"
 #include "support/fault_sweep.hpp"
 #include "support/faulty_driver.hpp"
+#include "support/lowered_limit.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -85,24 +85,8 @@ TEST_F(ShareBuffer, KeepsNoMoreDescriptorsThanAProcessCanSpare) {
   EXPECT_EQ(exports(), most + 2 * 2);
 }
 
-// The limit is lowered until the end of the scope.
-class FewDescriptors {
- public:
-  explicit FewDescriptors(rlim_t most) {
-    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
-    const rlimit lowered{.rlim_cur = most, .rlim_max = before_.rlim_max};
-    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &lowered), 0);
-  }
-  ~FewDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
-  FewDescriptors(const FewDescriptors&) = delete;
-  FewDescriptors& operator=(const FewDescriptors&) = delete;
-
- private:
-  rlimit before_{};
-};
-
 TEST_F(ShareBuffer, KeepsAnEighthOfTheDescriptorsThatTheProcessMayOpen) {
-  const FewDescriptors limit{160};
+  const LoweredLimit limit{RLIMIT_NOFILE, 160};
   const Buffer buffer = given_buffer(24);
   const int before = open_descriptors_once_exported(buffer);
   grant_to_importer(place.socket(), buffer, 1);

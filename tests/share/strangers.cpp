@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "share_world.hpp"
-#include "support/no_more_descriptors.hpp"
+#include "support/lowered_limit.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -217,7 +217,7 @@ TEST(ShareSocket, IsServedUnderALimitOfNoDescriptors) {
   const auto host = NEEDED(Host::open(host_settings(place.socket())));
   const Fd importer = NEEDED(connect_to(place.socket(), in_time()));
   EXPECT_FALSE(NEEDED(host->wait(Deadline::after(std::chrono::milliseconds{20}))));
-  const NoMoreDescriptors none;
+  const LoweredLimit none{RLIMIT_NOFILE, 0};
   ASSERT_TRUE(send(importer, Hello{test_token()}, {}, in_time()).ok());
   const auto event = host->wait(in_time());
   ASSERT_TRUE(event.ok()) << said(event);

@@ -6,20 +6,21 @@
 
 namespace cuvmm::test {
 
-// A limit of no descriptors, as of a program that sandboxes itself: it opens no more, and keeps
-// those that it has.
-class NoMoreDescriptors {
+// Lowers one of this process's limits (RLIMIT_NOFILE, for example) until the end of the scope. With
+// 0 descriptors, a process opens no more and keeps those that it has.
+class LoweredLimit {
  public:
-  NoMoreDescriptors() {
-    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
-    const rlimit none{.rlim_cur = 0, .rlim_max = before_.rlim_max};
-    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  LoweredLimit(int resource, rlim_t most) : resource_(resource) {
+    EXPECT_EQ(::getrlimit(resource_, &before_), 0);
+    const rlimit lowered{.rlim_cur = most, .rlim_max = before_.rlim_max};
+    EXPECT_EQ(::setrlimit(resource_, &lowered), 0);
   }
-  ~NoMoreDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
-  NoMoreDescriptors(const NoMoreDescriptors&) = delete;
-  NoMoreDescriptors& operator=(const NoMoreDescriptors&) = delete;
+  ~LoweredLimit() { ::setrlimit(resource_, &before_); }
+  LoweredLimit(const LoweredLimit&) = delete;
+  LoweredLimit& operator=(const LoweredLimit&) = delete;
 
  private:
+  const int resource_;
   rlimit before_{};
 };
 

@@ -4,13 +4,13 @@
 #include "trace/trace_file.hpp"
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <csignal>
 
 #include "base/file.hpp"
 #include "base/log.hpp"
+#include "support/lowered_limit.hpp"
 #include "trace/writer.hpp"
 #include "unit/trace_world.hpp"
 
@@ -108,31 +108,15 @@ TEST_F(TraceAmongFiles, MayBeADevice) {
   EXPECT_EQ(sink.records(), 1u);
 }
 
-// While it lives, no file of this process can grow beyond this many bytes.
-class SmallDisk {
- public:
-  explicit SmallDisk(Size room) {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{.rlim_cur = room, .rlim_max = before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~SmallDisk() { ::setrlimit(RLIMIT_FSIZE, &before_); }
-  SmallDisk(const SmallDisk&) = delete;
-  SmallDisk& operator=(const SmallDisk&) = delete;
-
- private:
-  rlimit before_;
-};
-
 TEST_F(TraceAmongFiles, NoRoomForTheHeaderLeavesNoFile) {
-  const SmallDisk disk{100};
+  const LoweredLimit disk{RLIMIT_FSIZE, 100};
   EXPECT_FALSE(TraceSink::create(in_folder("t"), small_header(), 1 * GiB));
   EXPECT_EQ(files_in_folder(), 0u);
 }
 
 TEST_F(TraceAmongFiles, FullDiskEndsTheTraceButNotTheProgram) {
   constexpr Size room = 100'000;
-  const SmallDisk disk{room};
+  const LoweredLimit disk{RLIMIT_FSIZE, room};
   auto writer = TraceWriter::start({.file = in_folder("t"), .ring_records = 1 << 16});
   ASSERT_TRUE(writer) << writer.error().text();
   constexpr std::uint64_t events = 5000;  // 320,000 bytes
