@@ -67,10 +67,10 @@ class ContextMemory {
     visit(small_->use());
     visit(windows_->use());
   }
-  // See Arena::tell_trace().
-  void tell_trace() const {
-    small_->tell_trace();
-    windows_->tell_trace();
+  // See Arena::trace_holdings().
+  void trace_holdings() const {
+    small_->trace_holdings();
+    windows_->trace_holdings();
   }
 
   // The submission epoch that the last wait for all of the context's work covered

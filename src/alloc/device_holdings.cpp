@@ -98,9 +98,9 @@ void DeviceHoldings::begin_eviction(int ordinal, EvictionSet& evicted) const {
   for_each(ordinal, begin);
 }
 
-void DeviceHoldings::tell_trace() const {
-  if (!contexts_.tell_trace()) return;
-  pools_.tell_trace();
+void DeviceHoldings::trace_all() const {
+  if (!contexts_.trace_holdings()) return;
+  pools_.trace_holdings();
 }
 
 InvariantViolation DeviceHoldings::violation() const {

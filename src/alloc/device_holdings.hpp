@@ -54,7 +54,7 @@ class DeviceHoldings {
 
   // Records in the trace what each arena and the windows hold. For a process that is exiting: waits
   // for no lock.
-  void tell_trace() const;
+  void trace_all() const;
   InvariantViolation violation() const;
 
  private:

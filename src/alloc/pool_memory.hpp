@@ -114,10 +114,10 @@ class PoolMemory {
     visit(large_->use());
     visit(small_->use());
   }
-  // See Arena::tell_trace().
-  void tell_trace() const {
-    large_->tell_trace();
-    small_->tell_trace();
+  // See Arena::trace_holdings().
+  void trace_holdings() const {
+    large_->trace_holdings();
+    small_->trace_holdings();
   }
 
   PoolOrder& order() { return order_; }

@@ -174,11 +174,11 @@ CUcontext ServedContexts::any_on(int ordinal) const {
   return nullptr;
 }
 
-bool ServedContexts::tell_trace() const {
+bool ServedContexts::trace_holdings() const {
   const Writing alone{lock_, std::try_to_lock};
   if (!alone.owns_lock()) return false;
   for (const auto& [handle, served] : contexts_) {
-    if (served->memory != nullptr) served->memory->tell_trace();
+    if (served->memory != nullptr) served->memory->trace_holdings();
   }
   return true;
 }

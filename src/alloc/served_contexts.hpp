@@ -71,7 +71,7 @@ class ServedContexts {
     }
   }
   // Returns false, without waiting, if a thread is using the contexts.
-  bool tell_trace() const;
+  bool trace_holdings() const;
   InvariantViolation violation() const;
 
  private:

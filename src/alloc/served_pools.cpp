@@ -154,11 +154,11 @@ PoolMemory* ServedPools::serve_current(int ordinal) {
   return found;
 }
 
-void ServedPools::tell_trace() const {
+void ServedPools::trace_holdings() const {
   const Writing alone{lock_, std::try_to_lock};
   if (!alone.owns_lock()) return;
-  for (const auto& [handle, pool] : pools_) pool->tell_trace();
-  for (const auto& pool : ended_) pool->tell_trace();
+  for (const auto& [handle, pool] : pools_) pool->trace_holdings();
+  for (const auto& pool : ended_) pool->trace_holdings();
 }
 
 InvariantViolation ServedPools::violation() const {

@@ -60,7 +60,7 @@ class ServedPools {
     }
   }
   // Waits for no lock: does nothing if a thread is using the pools.
-  void tell_trace() const;
+  void trace_holdings() const;
   InvariantViolation violation() const;
 
  private:

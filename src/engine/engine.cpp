@@ -34,7 +34,7 @@ void warn_of(const Options& options) {
 void tell_trace_of_memory() {
   Engine* const engine = Engine::running();
   if (engine != nullptr && engine->serving() != nullptr)
-    engine->serving()->memory.holdings().tell_trace();
+    engine->serving()->memory.holdings().trace_all();
 }
 
 // Runs at exit: the node service must not use the driver through this process once it is ending.

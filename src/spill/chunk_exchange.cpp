@@ -61,8 +61,8 @@ Result<void> ChunkExchange::while_still(Duration within,
   if (why != nullptr) return not_now(why);
   const std::uint64_t until =
       now_ns() + static_cast<std::uint64_t>(std::chrono::nanoseconds{within}.count());
-  TRY(hold_still(program_, exchanging, until, until));
-  const Undo let_continue{[this] { go_on(program_); }};
+  TRY(quiesce(program_, exchanging, until, until));
+  const Undo let_continue{[this] { end_quiescence(program_); }};
   if (is_capturing()) return not_now(a_capture_lives);
   const RelaxedCapture relaxed{program_.driver};
   return exchange();

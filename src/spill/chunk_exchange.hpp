@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "spill/standstill.hpp"
+#include "spill/quiesce.hpp"
 #include "vmm/copy_stream.hpp"
 #include "vmm/remap.hpp"
 

@@ -9,7 +9,7 @@
 #include "alloc/eviction_set.hpp"
 #include "spill/host_copies.hpp"
 #include "spill/host_stock.hpp"
-#include "spill/standstill.hpp"
+#include "spill/quiesce.hpp"
 
 namespace cuvmm {
 

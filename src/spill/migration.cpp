@@ -131,7 +131,7 @@ bool Migration::put_back_either(Group& group) {
   return put_back(group);
 }
 
-bool Migration::mend() {
+bool Migration::restore() {
   while (is_broken()) {
     if (!put_back_either(broken_.back())) return false;
     for (EvictedChunk& one : broken_.back().leaving) one.chunk = {};

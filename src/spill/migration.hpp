@@ -14,7 +14,7 @@
 namespace cuvmm {
 
 // Replaces the chunks behind live memory, keeping addresses and contents: near chunks for far ones,
-// or the reverse. Requires that nothing else touches the memory (hold_still()), and that the
+// or the reverse. Requires that nothing else touches the memory (quiesce()), and that the
 // context is current. A chunk keeps its contents until its replacement is mapped, so wherever the
 // driver refuses, nothing is lost.
 class Migration {
@@ -33,9 +33,9 @@ class Migration {
   Moved make();
 
   // True if some memory is unmapped because the driver refused to map either chunk. Its contents
-  // are kept, but it must not be touched until mend() has put it back.
+  // are kept, but it must not be touched until restore() has put it back.
   bool is_broken() const { return !broken_.empty(); }
-  bool mend();
+  bool restore();
 
  private:
   struct Group {

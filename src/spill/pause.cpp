@@ -270,9 +270,9 @@ Result<PauseReport> Pauser::pause(Duration timeout, Strict strict, const PauseWa
   // The stock is kept for the next pause, whether or not this one succeeds.
   stock_used_at_ = now_ns();
   const std::uint64_t held = now_ns();
-  TRY(hold_still(program_, pausing, until, until, watch.is_wanted));
+  TRY(quiesce(program_, pausing, until, until, watch.is_wanted));
   if (!watch.may_move()) {
-    go_on(program_);
+    end_quiescence(program_);
     return refused(ErrorKind::TimedOut, pausing, "it was cancelled");
   }
   report.times.drain_us = us_since(held);
@@ -292,7 +292,7 @@ Result<PauseReport> Pauser::pause(Duration timeout, Strict strict, const PauseWa
       return taken.error();
     }
     end_eviction();
-    go_on(program_);
+    end_quiescence(program_);
     return taken.error();
   }
   report.took_us = us_since(began);
@@ -323,7 +323,7 @@ Result<PauseReport> Pauser::resume(Partly partly) {
   }
   end_eviction();
   ahead_ = {};
-  go_on(program_);
+  end_quiescence(program_);
   report.took_us += us_since(began);
   report.held_us = report.took_us;
   report.stayed = on_host_bytes();

@@ -8,7 +8,7 @@
 
 #include "alloc/program_eviction.hpp"
 #include "spill/device_swap_out.hpp"
-#include "spill/standstill.hpp"
+#include "spill/quiesce.hpp"
 
 namespace cuvmm {
 

@@ -42,7 +42,7 @@ Size near_bytes(const std::vector<HeldChunk>& held, int device) {
 
 }  // namespace
 
-void Placement::earn(Seen& seen, std::uint64_t now) {
+void Placement::refill_allowance(Seen& seen, std::uint64_t now) {
   const std::uint64_t passed = std::min(now - std::min(seen.looked_at, now), 4 * second);
   seen.allowance =
       std::min(most_allowance, seen.allowance + allowed_a_second / 1000 * (passed / us) / 1000);
@@ -51,9 +51,9 @@ void Placement::earn(Seen& seen, std::uint64_t now) {
 
 // Unless the move has halved the spilled memory in use, the working set changes faster than it can
 // be moved, so the next move waits longer.
-void Placement::judge(Seen& seen, std::uint64_t now) {
-  if (seen.judge_at == 0 || now < seen.judge_at) return;
-  seen.judge_at = 0;
+void Placement::assess_last_move(Seen& seen, std::uint64_t now) {
+  if (seen.assess_at == 0 || now < seen.assess_at) return;
+  seen.assess_at = 0;
   if (seen.used_far > seen.used_far_before / 2) {
     seen.patience = std::clamp(seen.patience * 2, second, most_patience);
     seen.not_before = now + seen.patience;
@@ -202,12 +202,12 @@ Result<bool> Placement::bring_near(DeviceMemory& device, std::span<const Address
 }
 
 Placement::Attention Placement::step(DeviceMemory& device, std::uint64_t now) {
-  if (is_stuck() && !mend()) return Attention::Uses;
+  if (is_stuck() && !restore()) return Attention::Uses;
   ChunkStore& store = device.store();
   if (!store.spills() || program_.is_scheduled()) return Attention::None;
   const Size spilled = store.spilled().physical_in_use;
   Seen& seen = seen_[device.ordinal()];
-  earn(seen, now);
+  refill_allowance(seen, now);
   // On a device with leased memory, other processes may need some of it.
   const bool is_leased = device.budget().lessor() != nullptr;
   if (is_leased && now - seen.cold_at > second) {
@@ -233,7 +233,7 @@ Placement::Attention Placement::step(DeviceMemory& device, std::uint64_t now) {
   constexpr Size smooth = 4;
   seen.used_far = (seen.used_far * (smooth - 1) + used) / smooth;
   tallies_[static_cast<std::size_t>(device.ordinal())].hot.store(seen.used_far);
-  judge(seen, now);
+  assess_last_move(seen, now);
   if (now < seen.not_before) return Attention::Uses;
 
   const BetterPlaces places =
@@ -256,9 +256,9 @@ Placement::Attention Placement::step(DeviceMemory& device, std::uint64_t now) {
   }
   seen.rest = 0;
   seen.allowance -= std::min(seen.allowance, moved->out + moved->in);
-  if (seen.judge_at == 0) {
+  if (seen.assess_at == 0) {
     seen.used_far_before = seen.used_far;
-    seen.judge_at = now_ns() + until_judged;
+    seen.assess_at = now_ns() + until_judged;
   }
   return Attention::Uses;
 }
@@ -293,11 +293,11 @@ Result<Migration::Moved> Placement::change(DeviceMemory& device, const BetterPla
   }
   TRY(make_ready(device, places));
   const std::uint64_t began = now_ns();
-  TRY(hold_still(program_, placing, began + for_calls, began + for_work));
+  TRY(quiesce(program_, placing, began + for_calls, began + for_work));
   // Only now, since until here the program may have destroyed one.
   const CUcontext context = program_.memory.contexts().any_on(device.ordinal());
   if (context == nullptr) {
-    go_on(program_);
+    end_quiescence(program_);
     return Error::invalid(placing, "the device has no context");
   }
   const RelaxedCapture relaxed{program_.driver};
@@ -316,11 +316,11 @@ Result<Migration::Moved> Placement::change(DeviceMemory& device, const BetterPla
     if (migration->is_broken()) {
       CUVMM_LOG(Warning, "the driver refuses to map moved memory: the program waits for it");
       stuck_ = std::move(migration);
-      static_cast<void>(mend());
+      static_cast<void>(restore());
       return moved;
     }
   }
-  go_on(program_);
+  end_quiescence(program_);
   CUVMM_LOG(Info, "device %d: moved %llu MiB of spilled memory in and %llu MiB out in %llu us",
             device.ordinal(), static_cast<unsigned long long>(moved.in / MiB),
             static_cast<unsigned long long>(moved.out / MiB),
@@ -328,13 +328,13 @@ Result<Migration::Moved> Placement::change(DeviceMemory& device, const BetterPla
   return moved;
 }
 
-bool Placement::mend() {
+bool Placement::restore() {
   const RelaxedCapture relaxed{program_.driver};
   int count = 0;
   const bool is_over = program_.driver.cuDeviceGetCount(&count) == CUDA_ERROR_DEINITIALIZED;
-  if (!stuck_->mend() && !is_over) return false;
+  if (!stuck_->restore() && !is_over) return false;
   stuck_.reset();
-  go_on(program_);
+  end_quiescence(program_);
   return true;
 }
 

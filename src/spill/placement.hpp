@@ -10,7 +10,7 @@
 #include "alloc/program_eviction.hpp"
 #include "spill/better_places.hpp"
 #include "spill/migration.hpp"
-#include "spill/standstill.hpp"
+#include "spill/quiesce.hpp"
 
 namespace cuvmm {
 
@@ -74,14 +74,14 @@ class Placement {
     Stays stays;
     // Spilled memory in use between looks, smoothed.
     Size used_far = 0;
-    Size used_far_before = 0;    // at the last move
-    std::uint64_t judge_at = 0;  // when to judge that move; 0: judged
+    Size used_far_before = 0;     // at the last move
+    std::uint64_t assess_at = 0;  // when to assess that move; 0: done
     Size cold = 0;
     std::uint64_t cold_at = 0;  // when that was computed
   };
 
-  static void earn(Seen& seen, std::uint64_t now);
-  static void judge(Seen& seen, std::uint64_t now);
+  static void refill_allowance(Seen& seen, std::uint64_t now);
+  static void assess_last_move(Seen& seen, std::uint64_t now);
   std::vector<HeldChunk> take_stock(Seen& seen, const DeviceMemory& device);
   void join_unnamed(std::vector<HeldChunk>& held, std::size_t first) const;
   void begin_moving(const DeviceMemory& device, const BetterPlaces& places, EvictionSet& evicted);
@@ -95,7 +95,7 @@ class Placement {
   Size free_near(const Seen& seen, const DeviceMemory& device, Room room) const;
   Size room_near(const Seen& seen, const DeviceMemory& device) const;
   static Result<void> make_ready(DeviceMemory& device, const BetterPlaces& places);
-  bool mend();
+  bool restore();
 
   const ProgramParts program_;
   LastUses& uses_;

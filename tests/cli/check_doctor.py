@@ -28,7 +28,7 @@ class Doctor(CliTest):
         for what in ("cuvmm", "preload library", "driver", "device 0", "virtual memory", "granule",
                      "preload"):
             self.assertEqual(findings[what]["verdict"], "good", findings[what])
-            self.assertEqual(findings[what]["mend"], "")
+            self.assertEqual(findings[what]["remedy"], "")
         self.assertIn("cuGetProcAddress", findings["preload"]["text"])
 
     @unittest.skipUnless(RUNTIMES, "no CUDA runtime below .venv/runtimes (./dev test installs them)")
@@ -44,7 +44,7 @@ class Doctor(CliTest):
             "LD_LIBRARY_PATH": RUNTIMES[0],
             "VMM_SIM_FAULT": "cuGetExportTable:2=CUDA_ERROR_NOT_FOUND"})
         self.assertEqual(findings["CUDA runtime"]["verdict"], "bad")
-        self.assertIn("private table", findings["CUDA runtime"]["mend"])
+        self.assertIn("private table", findings["CUDA runtime"]["remedy"])
 
     def test_checks_every_device(self):
         findings = self.findings("--sim", env={"VMM_SIM_DEVICES": "3", "VMM_SIM_MEMORY": "64M"})
@@ -75,7 +75,7 @@ class Doctor(CliTest):
     def test_remedies_for_the_simulated_driver_do_not_name_nvidias_tools(self):
         findings = self.findings("--sim", status=1, env={"VMM_SIM_DEVICES": "0"})
         self.assertEqual(findings["devices"]["verdict"], "bad")
-        self.assertNotIn("nvidia-smi", findings["devices"]["mend"])
+        self.assertNotIn("nvidia-smi", findings["devices"]["remedy"])
 
     def test_a_failed_check_is_marked_and_names_a_remedy(self):
         finished = cuvmm("doctor", "--sim", env={"VMM_SIM_FAULT": "cuInit:1=CUDA_ERROR_NO_DEVICE"})
@@ -88,7 +88,7 @@ class Doctor(CliTest):
     def test_fix_hints_prints_only_the_remedies(self):
         findings = self.findings("--sim", status=1,
                                  env={"VMM_SIM_FAULT": "cuInit:1=CUDA_ERROR_NO_DEVICE"})
-        wanted = [f"{what}: {one['mend']}" for what, one in findings.items() if one["mend"]]
+        wanted = [f"{what}: {one['remedy']}" for what, one in findings.items() if one["remedy"]]
         self.assertTrue(wanted)
         finished = cuvmm("doctor", "--sim", "--fix-hints",
                          env={"VMM_SIM_FAULT": "cuInit:1=CUDA_ERROR_NO_DEVICE"})
@@ -115,7 +115,7 @@ class Doctor(CliTest):
         for folder, one in zip(taken, folders[1:]):
             self.assertEqual(one["verdict"], "doubtful")
             self.assertIn(f"{folder} is not used", one["text"])
-            self.assertTrue(one["mend"])
+            self.assertTrue(one["remedy"])
 
     def test_a_report_can_be_pasted(self):
         out = self.good("doctor", "--sim", "--report", env={"VMM_LIMIT": "1G"})

@@ -102,7 +102,7 @@ void Arena::free(Block& block, const FreeTicket& ticket) {
 
 Result<void> Arena::set_access(const AccessSet& access) {
   const Holding holding{state_.lock};
-  state_.mend();
+  state_.retry_refused();
   MapPlan plan;
   Stretch run;
   const auto allow_run = [&] {
@@ -148,7 +148,7 @@ void Arena::end_addresses() {
   state_.reservation.end();
 }
 
-void Arena::tell_trace() const {
+void Arena::trace_holdings() const {
   const Holding holding{state_.lock, std::try_to_lock};
   if (holding.owns_lock()) state_.tell();
 }
@@ -221,7 +221,7 @@ Size Arena::trim(Size keep) {
   state_.flush_all();
   const Holding holding{state_.lock};
   if (state_.is_away) return 0;
-  state_.mend();
+  state_.retry_refused();
   state_.find_free_for_others();
   const Size mapped = state_.physical_bytes();
   return state_.release_chunks([&](const Chunk& chunk, Size so_far) {
@@ -235,7 +235,7 @@ Size Arena::release(Size wanted) {
   state_.flush_all();
   const Holding holding{state_.lock};
   if (state_.is_away) return 0;
-  state_.mend();
+  state_.retry_refused();
   state_.find_free_for_others();
   return state_.release_chunks([&](const Chunk& chunk, Size so_far) {
     if (so_far >= wanted) return ArenaState::Choice::Stop;
@@ -306,7 +306,7 @@ Result<Size> Arena::share(Size wanted, const CopyBy& copy) {
         aim == Sharing::Aim::Gain ? spare_chunks(creates_spares) : std::vector<ChunkRef>{};
     const Holding holding{state_.lock};
     if (state_.is_away || state_.has_ended) break;
-    state_.mend();
+    state_.retry_refused();
     state_.look_at_pending(ArenaState::Taker::Others);
     freed += state_.release_smallest(state_.end_unused_sharing());
     if (freed >= wanted || !state_.torn.empty()) break;

@@ -99,7 +99,7 @@ class Arena final : private ReclaimClient {
   RegionUse use() const;
   // Records in the trace what the arena holds. For a process that is exiting: does nothing if
   // another thread has the lock.
-  void tell_trace() const;
+  void trace_holdings() const;
   Size mapped_bytes() const { return state_.mapped.load(std::memory_order_relaxed); }
   Size spilled_free() const { return state_.far_free.load(std::memory_order_relaxed); }
 

@@ -61,7 +61,7 @@ void ArenaEviction::list_held(std::vector<HeldChunk>& held) const {
 void ArenaEviction::begin_eviction(EvictionSet& evicted) {
   state_.flush_all();
   const Holding holding{state_.lock};
-  state_.mend();
+  state_.retry_refused();
   state_.look_at_pending(ArenaState::Taker::Others);
   state_.end_unused_sharing();
   state_.release_chunks([&](const Chunk& chunk, Size) {

@@ -197,9 +197,9 @@ void ArenaState::release_spilled() {
   });
 }
 
-void ArenaState::mend() {
+void ArenaState::retry_refused() {
   if (!torn.empty()) {
-    sharing().mend();
+    sharing().restore_torn();
     note_mapped();
   }
   if (layout.broken().count() == 0) return;

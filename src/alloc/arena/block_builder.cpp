@@ -124,7 +124,7 @@ Result<Block*> BlockBuilder::try_to_build(Build& build) {
     return block;
   }
 
-  state_.mend();
+  state_.retry_refused();
   if (build.places != 1 && build.in_stripes) return build_in_stripes(build);
   const bool is_scarce = build.is_under_pressure && build.reach != ResidencyFilter::Far;
   const Size spare = is_scarce ? build.hand_bytes() + state_.movable_bytes(build.reach) : unlimited;

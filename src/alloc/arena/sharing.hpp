@@ -66,7 +66,7 @@ class Sharing {
   };
   // Empties chunks until that many granules of memory are gained, as far as one batch gets. Uses
   // the spare chunks, of a granule each, to break up larger ones. After an Error nothing has
-  // changed; if the driver has refused to undo it, mend() does so later.
+  // changed; if the driver has refused to undo it, restore_torn() does so later.
   Result<Gained> gain(Size granules, Aim aim, const std::vector<ChunkRef>& spares,
                       const CopyBy& copy);
 
@@ -79,7 +79,7 @@ class Sharing {
   Ended end_unused();
 
   // Tries again to restore what is torn.
-  void mend();
+  void restore_torn();
   // Call after a block was freed while something is torn.
   void hide_torn();
 

@@ -193,7 +193,7 @@ void Sharing::hide_torn() {
   for (Torn& torn : at_.torn) hide(torn);
 }
 
-void Sharing::mend() {
+void Sharing::restore_torn() {
   std::erase_if(at_.torn, [this](const Torn& torn) {
     const Stretch all{torn.offset, torn.chunk->size()};
     MapPlan plan;

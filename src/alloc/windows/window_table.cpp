@@ -236,11 +236,11 @@ void WindowTable::look_at_pending() {
 void WindowTable::tidy() {
   look_at_pending();
   settle_pending();
-  if (!adrift.empty()) mend();
+  if (!adrift.empty()) retry_refused();
   for (std::size_t left = leaving.count(); left > 0; --left) unmap_block(*leaving.pop_front());
 }
 
-void WindowTable::mend() {
+void WindowTable::retry_refused() {
   std::erase_if(adrift, [this](WindowBlock* block) {
     WindowRemap remap{*this};
     remap.add_piece(*block, block->shared->chunk);

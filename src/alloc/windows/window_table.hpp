@@ -112,7 +112,7 @@ struct WindowTable {
   void look_at_pending();
   void give_up_large(Size wanted);
   void give_up_shared(Size wanted, int most);
-  void mend();
+  void retry_refused();
   void add_large(WindowBlock& block);
   void remove_large(WindowBlock& block);
   InvariantViolation violation_of_blocks() const;

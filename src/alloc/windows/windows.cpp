@@ -211,7 +211,7 @@ void Windows::tell_of_change() {
   tell();
 }
 
-void Windows::tell_trace() const {
+void Windows::trace_holdings() const {
   const Holding holding{table_.lock, std::try_to_lock};
   if (holding.owns_lock()) tell();
 }

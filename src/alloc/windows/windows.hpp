@@ -104,7 +104,7 @@ class Windows final : public ReclaimClient {
   RegionUse use() const;
   // Records in the trace what the windows hold. For a process that is exiting: does nothing if
   // another thread has the lock.
-  void tell_trace() const;
+  void trace_holdings() const;
   InvariantViolation violation() const;
   void check() const { must_hold(violation()); }
 

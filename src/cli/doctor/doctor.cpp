@@ -42,7 +42,7 @@ std::string sign_of(Verdict verdict) {
 void print_lines(const Findings& findings) {
   for (const Finding& one : findings) {
     fmt::print("{} {:<24} {}\n", sign_of(one.verdict), one.what, one.text);
-    if (!one.mend.empty()) fmt::print("  {:<24} → {}\n", "", one.mend);
+    if (!one.remedy.empty()) fmt::print("  {:<24} → {}\n", "", one.remedy);
   }
 }
 
@@ -54,7 +54,7 @@ void print_json(const Findings& findings) {
     list.push_back({{"what", what},
                     {"verdict", name_of(one.verdict)},
                     {"text", one.text},
-                    {"mend", one.mend}});
+                    {"remedy", one.remedy}});
   }
   const nlohmann::json all = {{"schema", 1}, {"version", CUVMM_VERSION_STRING}, {"findings", list}};
   fmt::print("{}\n", json_text(all));
@@ -63,7 +63,7 @@ void print_json(const Findings& findings) {
 // Prints only the remedies.
 void print_hints(const Findings& findings) {
   for (const Finding& one : findings) {
-    if (!one.mend.empty()) fmt::print("{}: {}\n", one.what, one.mend);
+    if (!one.remedy.empty()) fmt::print("{}: {}\n", one.what, one.remedy);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include "base/printable.hpp"
 #include "base/size.hpp"
 #include "cli/doctor/finding.hpp"
 #include "cli/driver_here.hpp"
@@ -13,8 +14,9 @@
 namespace cuvmm::cli {
 namespace {
 
-Finding has(const char* what, bool is_there, Verdict without, const char* mend) {
-  return {is_there ? Verdict::Good : without, what, is_there ? "yes" : "no", is_there ? "" : mend};
+Finding has(const char* what, bool is_there, Verdict without, const char* remedy) {
+  return {is_there ? Verdict::Good : without, what, is_there ? "yes" : "no",
+          is_there ? "" : remedy};
 }
 
 void look_at_device(const Driver& driver, CUdevice device, Findings& findings) {

@@ -11,9 +11,9 @@ enum class Verdict { Good, Doubtful, Bad };
 // The result of one check.
 struct Finding {
   Verdict verdict = Verdict::Good;
-  std::string what;  // "driver"
-  std::string text;  // "13.0, by libcuda.so.1"
-  std::string mend;  // the remedy; empty if there is no problem
+  std::string what;    // "driver"
+  std::string text;    // "13.0, by libcuda.so.1"
+  std::string remedy;  // empty if there is no problem
 };
 using Findings = std::vector<Finding>;
 

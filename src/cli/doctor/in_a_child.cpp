@@ -26,7 +26,7 @@ Findings failed(const Check& check, const std::string& how) {
 std::string as_text(const Findings& findings) {
   auto list = nlohmann::json::array();
   for (const Finding& one : findings) {
-    list.push_back({static_cast<int>(one.verdict), one.what, one.text, one.mend});
+    list.push_back({static_cast<int>(one.verdict), one.what, one.text, one.remedy});
   }
   return list.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

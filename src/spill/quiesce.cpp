@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "spill/standstill.hpp"
+#include "spill/quiesce.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -105,14 +105,14 @@ Result<Held> hold_calls(const ProgramParts& program, const char* doing, std::uin
   if (!program.calls.begin_shut(CallBarrier::Exempt::Nobody)) {
     return refused(Ended::TooLate, "cannot signal every thread");
   }
-  Undo go_on_again{[&program] { go_on(program); }};
+  Undo run_again{[&program] { end_quiescence(program); }};
   const auto have_returned = [&](std::uint64_t part) {
     return has_capture(program) || program.calls.has_drained(part);
   };
   ended = wait_in_parts(have_returned, until, is_wanted);
   if (ended != Ended::Well) return refused(ended, which_call_is_late(program.calls));
   if (has_capture(program)) return Held::Nothing;
-  go_on_again.keep();
+  run_again.keep();
   return Held::Calls;
 }
 
@@ -128,14 +128,14 @@ const char* why_not_quiescible(const ProgramParts& program) {
   return nullptr;
 }
 
-Result<void> hold_still(const ProgramParts& program, const char* doing, std::uint64_t calls_until,
-                        std::uint64_t work_until, const StillWanted& is_wanted) {
+Result<void> quiesce(const ProgramParts& program, const char* doing, std::uint64_t calls_until,
+                     std::uint64_t work_until, const StillWanted& is_wanted) {
   while (TRY(hold_calls(program, doing, calls_until, is_wanted)) == Held::Nothing) {
   }
   // The barrier does not hold back calls that bypass the hooks, and one may have been found only
   // now.
   if (const char* const why = why_not_quiescible(program)) {
-    go_on(program);
+    end_quiescence(program);
     return Error{.kind = ErrorKind::NotSupported, .doing = doing, .subject = why};
   }
   const char* what = "queued calls were not issued in time";
@@ -147,7 +147,7 @@ Result<void> hold_still(const ProgramParts& program, const char* doing, std::uin
         work_until, is_wanted);
   }
   if (ended == Ended::Well) return {};
-  go_on(program);
+  end_quiescence(program);
   if (ended == Ended::Unwanted) return called_off(doing);
   return Error{.kind = ErrorKind::TimedOut, .doing = doing, .subject = what};
 }

@@ -39,14 +39,14 @@ inline Error called_off(const char* doing) {
 const char* why_not_quiescible(const ProgramParts& program);
 
 // Quiesces the program: on success no call and no work is in flight, no stream is being captured,
-// and none of that begins until go_on(). Stream captures end by calls of the program, so it first
-// waits for them while the calls go on. TimedOut, and the program goes on, if captures have not
-// ended or calls have not returned by `calls_until`, or work has not finished by `work_until`, or
-// `is_wanted` returned false. The error names a capture or a call that is late. One caller at a
-// time.
-Result<void> hold_still(const ProgramParts& program, const char* doing, std::uint64_t calls_until,
-                        std::uint64_t work_until, const StillWanted& is_wanted = &always_wanted);
-inline void go_on(const ProgramParts& program) {
+// and none of that begins until end_quiescence(). Stream captures end by calls of the program, so
+// it first waits for them while the calls go on. TimedOut, and the program goes on, if captures
+// have not ended or calls have not returned by `calls_until`, or work has not finished by
+// `work_until`, or `is_wanted` returned false. The error names a capture or a call that is late.
+// One caller at a time.
+Result<void> quiesce(const ProgramParts& program, const char* doing, std::uint64_t calls_until,
+                     std::uint64_t work_until, const StillWanted& is_wanted = &always_wanted);
+inline void end_quiescence(const ProgramParts& program) {
   program.calls.open();
 }
 
