@@ -164,6 +164,7 @@ void Issuer::take_news(std::vector<Leaving>& to_leave) {
     if (LaneState* state = state_of(batch.lane)) {
       state->in_flight += load_of(batch);
       in_flight_ += load_of(batch);
+      queues_.marked(batch.stream, batch.queued_to);
       flying_.push_back(batch);
     }
   }
@@ -221,7 +222,7 @@ void Issuer::issue(LaneState& state, std::uint64_t now) {
   lane.client().count_issued(queued);
   if (request.issued_by == IssuedBy::Caller) {
     close_batch();
-    queues_.submitted(request.stream->id, calls_of_a_turn);
+    *request.queued_to = queues_.submitted(request.stream->id, calls_of_a_turn);
     caller_begins();
   } else {
     if (current_ != request.context) side_.make_current(current_ = request.context);

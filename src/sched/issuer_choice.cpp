@@ -49,12 +49,15 @@ bool Issuer::is_ready(const Operation& operation) const {
                      [](const QueuePosition& position) { return position.is_issued(); });
 }
 
-// Operations are counted to the last mark of their stream, so a full stream without one gets one.
+// Only a mark that was reached says how many calls have left the launch queue, so a stream that has
+// long had none gets one.
 bool Issuer::has_room_for(const LaneState& state, const Operation& operation) {
   const StreamState* const stream = operation.request.stream;
-  if (stream == nullptr || !queues_.is_nearly_full(stream->id)) return true;
-  if (batch_.lane != nullptr && batch_.stream == stream->id) close_batch();
-  if (!is_in_flight(stream->id)) mark_queue(state, *stream);
+  if (stream == nullptr) return true;
+  if (queues_.needs_mark(stream->id)) {
+    if (batch_.lane != nullptr && batch_.stream == stream->id) close_batch();
+    if (queues_.needs_mark(stream->id)) mark_queue(state, *stream);
+  }
   return !queues_.is_nearly_full(stream->id);
 }
 

@@ -73,8 +73,8 @@ void Issuer::close_batch() {
   marks_are_wanted_.store(false);
   batches_.fetch_add(1, std::memory_order_acq_rel);
   if (is_marked) {
-    queues_.submitted(batch.stream);
-    batch.queued_to = queues_.position_of(batch.stream);
+    batch.queued_to = queues_.submitted(batch.stream);
+    queues_.marked(batch.stream, batch.queued_to);
     flying_.push_back(batch);
   } else {
     is_done(batch, 0, now_ns());
@@ -86,9 +86,9 @@ void Issuer::mark_queue(const LaneState& state, const StreamState& stream) {
   Batch mark{
       .lane = state.lane, .context = stream.context, .stream = stream.id, .handle = stream.handle};
   const bool is_marked = side_.mark_begin(mark) && side_.mark_end(mark);
-  if (is_marked) queues_.submitted(stream.id, 2);
-  mark.queued_to = queues_.position_of(stream.id);
+  mark.queued_to = queues_.submitted(stream.id, is_marked ? 2 : 0);
   if (is_marked) {
+    queues_.marked(stream.id, mark.queued_to);
     flying_.push_back(mark);
   } else {
     queues_.completed_to(stream.id, mark.queued_to);

@@ -14,23 +14,32 @@ namespace cuvmm {
 // issuing thread delays every client. Not thread-safe.
 class LaunchQueues {
  public:
-  void submitted(StreamId stream, std::uint64_t calls = 1) {
+  // Returns the position of the last of these calls: how many the stream was given in all.
+  std::uint64_t submitted(StreamId stream, std::uint64_t calls = 1) {
     Queue* known = find(stream);
     if (known == nullptr) {
       if (queues_.size() >= many_streams) forget_short_ones();
       known = &queues_.emplace_back(Queue{.stream = stream});
     }
-    known->submitted += calls;
+    return known->submitted += calls;
   }
-  // All calls given to the stream so far; for completed_to(), once the device has passed them.
-  std::uint64_t position_of(StreamId stream) {
-    const Queue* known = find(stream);
-    return known == nullptr ? 0 : known->submitted;
+  // A mark is behind the calls up to this position; completed_to() follows once it is reached.
+  void marked(StreamId stream, std::uint64_t position) {
+    Queue* known = find(stream);
+    if (known == nullptr || position > known->submitted) return;
+    known->marked = std::max(known->marked, position);
   }
   void completed_to(StreamId stream, std::uint64_t position) {
     Queue* known = find(stream);
     if (known == nullptr || position > known->submitted) return;
     known->completed = std::max(known->completed, position);
+    known->marked = std::max(known->marked, position);
+  }
+  // Whether so many calls have no mark behind them that the count says too little about the queue.
+  // A mark made only once the queue seems full might be behind work that waits for the program.
+  bool needs_mark(StreamId stream) {
+    const Queue* known = find(stream);
+    return known != nullptr && known->submitted - known->marked >= most_unmarked;
   }
   bool is_nearly_full(StreamId stream) {
     const Queue* known = find(stream);
@@ -39,12 +48,14 @@ class LaunchQueues {
 
  private:
   static constexpr std::uint64_t nearly_full = 900;
+  static constexpr std::uint64_t most_unmarked = 128;
   static constexpr std::uint64_t is_short = 32;
   static constexpr std::size_t many_streams = 64;
 
   struct Queue {
     StreamId stream = no_stream;
     std::uint64_t submitted = 0;
+    std::uint64_t marked = 0;
     std::uint64_t completed = 0;
     std::uint64_t length() const { return submitted - completed; }
   };

@@ -37,7 +37,8 @@ struct Request {
   EventUse event_use = EventUse::None;
   CUevent event = nullptr;
   IssuedBy issued_by = IssuedBy::Scheduler;
-  bool is_after_all = false;  // runs after everything that any lane holds
+  std::uint64_t* queued_to = nullptr;  // of a caller: receives its place in the launch queue
+  bool is_after_all = false;           // runs after everything that any lane holds
 };
 
 // A recorded driver call.

@@ -211,7 +211,9 @@ void Scheduler::warn_of_long_wait(const QueuePosition& position) {
 
 Scheduler::Turn::Turn(Scheduler& scheduler, Client& client, Request request)
     : scheduler_(scheduler), client_(client), bytes_(request.bytes) {
+  std::uint64_t queued_to = 0;
   request.issued_by = IssuedBy::Caller;
+  request.queued_to = &queued_to;
   const int device = request.stream->device;
   Lane* lane = scheduler.lane_of(client, device);
   Operation* operation = lane != nullptr ? scheduler.take_place(*lane, request) : nullptr;
@@ -226,7 +228,8 @@ Scheduler::Turn::Turn(Scheduler& scheduler, Client& client, Request request)
             .stream = request.stream->id,
             .handle = request.stream->handle,
             .operations = 1,
-            .kind = request.kind};
+            .kind = request.kind,
+            .queued_to = queued_to};
   is_marked_ = scheduler.side_.mark_begin(batch_);
 }
 

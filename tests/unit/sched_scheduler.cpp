@@ -137,6 +137,34 @@ TEST_F(Scheduling, AStreamWhoseLaunchQueueIsNearlyFullHoldsUpNoOther) {
   EXPECT_EQ(issued_.count(), static_cast<std::size_t>(more_than_fits) + 1);
 }
 
+// What the device has done long ago does not count as queued once the stream waits for the program.
+TEST_F(Scheduling, TurnsThatHaveEndedLeaveRoomOnAStreamThatIsBlocked) {
+  Scheduler& scheduler = start();
+  Client& client = scheduler.create_client("ann", 0, 1);
+  const StreamState& stream = streams_.add();
+  for (int i = 0; i < 299; ++i) const Scheduler::Turn turn{scheduler, client, on(stream)};
+  ASSERT_TRUE(soon([&] { return device_.completed == 299; }));
+  device_.is_stuck = true;
+  for (int i = 0; i < 20; ++i) submit(client, on(stream), i);
+  EXPECT_TRUE(soon([&] { return issued_.count() == 20; }));
+  device_.is_stuck = false;
+  scheduler.settle_stream(stream);
+}
+
+TEST_F(Scheduling, RecordsThatAreDoneLeaveRoomOnAStreamThatIsBlocked) {
+  Scheduler& scheduler = start();
+  Client& client = scheduler.create_client("ann", 0, 1);
+  const StreamState& stream = streams_.add();
+  for (int i = 0; i < 890; ++i) submit(client, records(event_number(1), stream), i);
+  scheduler.settle_stream(stream);
+  device_.is_stuck = true;
+  submit(client, on(stream), 890);
+  for (int i = 0; i < 200; ++i) submit(client, records(event_number(1), stream), 891 + i);
+  EXPECT_TRUE(soon([&] { return issued_.count() == 891 + 200; }));
+  device_.is_stuck = false;
+  scheduler.settle_stream(stream);
+}
+
 // A mark behind the record would wait for every blocking stream, and so would any wait for the
 // mark's stream.
 TEST_F(Scheduling, AnOpenBatchIsMarkedBeforeARecordOnTheLegacyStream) {

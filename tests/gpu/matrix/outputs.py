@@ -52,6 +52,6 @@ class Outputs:
 
 def is_out_of_memory(error):
     words = f"{type(error).__name__} {error}"
-    # The last one is what cuBLAS, cuDNN and cuFFT call it.
+    # ALLOC_FAILED is what cuBLAS, cuDNN and cuFFT call it. cuSOLVER calls it an internal error.
     return any(one in words for one in ("OutOfMemory", "out of memory", "RESOURCE_EXHAUSTED", "MEMORY_ALLOCATION",
-                                        "ALLOC_FAILED"))
+                                        "ALLOC_FAILED", "CUSOLVER_STATUS_INTERNAL_ERROR"))
