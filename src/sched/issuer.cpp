@@ -208,6 +208,15 @@ void Issuer::has_failed(const Request& request, CUresult answer) {
   }
 }
 
+// Returns 0 if the caller is to make no marks.
+std::uint64_t Issuer::submit_turn(StreamId stream) {
+  if (!queues_.is_long(stream) || queues_.needs_mark(stream)) {
+    return queues_.submitted(stream, calls_of_a_turn);
+  }
+  queues_.submitted(stream);
+  return 0;
+}
+
 void Issuer::issue(LaneState& state, std::uint64_t now) {
   Lane& lane = *state.lane;
   Operation& operation = *lane.first();
@@ -222,7 +231,7 @@ void Issuer::issue(LaneState& state, std::uint64_t now) {
   lane.client().count_issued(queued);
   if (request.issued_by == IssuedBy::Caller) {
     close_batch();
-    *request.queued_to = queues_.submitted(request.stream->id, calls_of_a_turn);
+    *request.queued_to = submit_turn(request.stream->id);
     caller_begins();
   } else {
     if (current_ != request.context) side_.make_current(current_ = request.context);

@@ -95,10 +95,12 @@ class Issuer {
   void warn_of_long_waits(std::uint64_t now);
 
   void issue(LaneState& state, std::uint64_t now);
+  std::uint64_t submit_turn(StreamId stream);
   void has_failed(const Request& request, CUresult answer);
   void join_batch(LaneState& state, const Request& request, std::uint64_t estimate,
                   std::uint64_t now);
   void close_batch();
+  bool join_last_of_long_queue(const Batch& batch);
   void drop_batch();
   void mark_queue(const LaneState& state, const StreamState& stream);
   bool may_grow(std::uint64_t now) const;

@@ -50,15 +50,16 @@ bool Issuer::is_ready(const Operation& operation) const {
 }
 
 // Only a mark that was reached says how many calls have left the launch queue, so a stream that has
-// long had none gets one.
+// long had none gets one. Only their own threads can mark per-thread streams, and a caller that the
+// driver blocks holds up nobody else.
 bool Issuer::has_room_for(const LaneState& state, const Operation& operation) {
   const StreamState* const stream = operation.request.stream;
   if (stream == nullptr) return true;
-  if (queues_.needs_mark(stream->id)) {
+  if (queues_.needs_mark(stream->id) && stream->kind != StreamKind::PerThread) {
     if (batch_.lane != nullptr && batch_.stream == stream->id) close_batch();
     if (queues_.needs_mark(stream->id)) mark_queue(state, *stream);
   }
-  return !queues_.is_nearly_full(stream->id);
+  return operation.request.issued_by == IssuedBy::Caller || !queues_.is_nearly_full(stream->id);
 }
 
 // Returns the lane to issue from so that `state` can proceed. If the first operation of the chosen

@@ -66,12 +66,27 @@ bool Issuer::may_grow(std::uint64_t now) const {
          now - batch_grew_at_ < longest_between_ns && !marks_are_wanted_.load();
 }
 
+// Marks take places in the launch queue too. If it is long, the batch counts as done with the one
+// before it on its stream, rather than getting a mark of its own.
+bool Issuer::join_last_of_long_queue(const Batch& batch) {
+  if (batch.begin != nullptr || !queues_.is_long(batch.stream)) return false;
+  const auto last = std::find_if(flying_.rbegin(), flying_.rend(),
+                                 [&](const Batch& one) { return one.stream == batch.stream; });
+  if (last == flying_.rend() || last->lane != batch.lane) return false;
+  last->operations += batch.operations;
+  last->estimate_ns += batch.estimate_ns;
+  last->kind = 0;
+  return true;
+}
+
 void Issuer::close_batch() {
   if (batch_.lane == nullptr) return;
   Batch batch = std::exchange(batch_, {});
-  const bool is_marked = side_.mark_end(batch);
+  const bool is_joined = join_last_of_long_queue(batch);
+  const bool is_marked = !is_joined && side_.mark_end(batch);
   marks_are_wanted_.store(false);
   batches_.fetch_add(1, std::memory_order_acq_rel);
+  if (is_joined) return;
   if (is_marked) {
     batch.queued_to = queues_.submitted(batch.stream);
     queues_.marked(batch.stream, batch.queued_to);

@@ -39,7 +39,12 @@ class LaunchQueues {
   // A mark made only once the queue seems full might be behind work that waits for the program.
   bool needs_mark(StreamId stream) {
     const Queue* known = find(stream);
-    return known != nullptr && known->submitted - known->marked >= most_unmarked;
+    return known != nullptr && known->unmarked() >= most_unmarked && known->length() < nearly_full;
+  }
+  // Whether marks of single calls would take too much of the queue.
+  bool is_long(StreamId stream) {
+    const Queue* known = find(stream);
+    return known != nullptr && known->length() >= most_unmarked;
   }
   bool is_nearly_full(StreamId stream) {
     const Queue* known = find(stream);
@@ -58,6 +63,7 @@ class LaunchQueues {
     std::uint64_t marked = 0;
     std::uint64_t completed = 0;
     std::uint64_t length() const { return submitted - completed; }
+    std::uint64_t unmarked() const { return submitted - marked; }
   };
   // Streams end unseen. Counting a live one anew loses few of its calls; marks from before then
   // are ignored.

@@ -36,9 +36,11 @@ struct Request {
   Size bytes = 0;
   EventUse event_use = EventUse::None;
   CUevent event = nullptr;
+  CUgraphExec graph = nullptr;  // launched: the driver orders it behind its earlier launches
   IssuedBy issued_by = IssuedBy::Scheduler;
-  std::uint64_t* queued_to = nullptr;  // of a caller: receives its place in the launch queue
-  bool is_after_all = false;           // runs after everything that any lane holds
+  // Of a caller: receives its place in the launch queue; 0 if it is to make no marks.
+  std::uint64_t* queued_to = nullptr;
+  bool is_after_all = false;  // runs after everything that any lane holds
 };
 
 // A recorded driver call.

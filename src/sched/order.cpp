@@ -40,6 +40,23 @@ void Order::submitted(const Request& request, QueuePosition position, QueuePosit
   if (request.event_use != EventUse::None) order_event(request, position, after);
   note(contexts_[request.context].all, position);
   if (request.call == Call::cuGraphLaunch) note(graphs_, position);
+  if (request.graph != nullptr) order_launch(request.graph, position, after);
+}
+
+// An instance may be destroyed once its last launch has been issued, and its handle reused.
+void Order::order_launch(CUgraphExec graph, QueuePosition position, QueuePositions& after) {
+  if (launches_.size() >= forget_launches_at_) {
+    std::erase_if(launches_, [](const auto& known) { return unissued(known.second).empty(); });
+    forget_launches_at_ = std::max(few_graphs, 2 * launches_.size());
+  }
+  QueuePositions& launches = launches_[graph];
+  add(after, launches, position.lane);
+  note(launches, position);
+}
+
+std::vector<QueuePosition> Order::launches_of(CUgraphExec graph) const {
+  const auto found = launches_.find(graph);
+  return found == launches_.end() ? QueuePositions{} : unissued(found->second);
 }
 
 // Streams also end unseen, with their context or thread. Nothing need come after issued work.

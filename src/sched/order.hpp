@@ -27,6 +27,7 @@ class Order {
   std::vector<QueuePosition> of_event(CUevent event) const;  // its last record
   std::vector<QueuePosition> users_of(CUevent event) const;  // its last record and its waits
   std::vector<QueuePosition> of_context(CUcontext context) const;
+  std::vector<QueuePosition> launches_of(CUgraphExec graph) const;
   // Graph launches: they may record events without cuvmm seeing it.
   std::vector<QueuePosition> of_graphs() const { return unissued(graphs_); }
 
@@ -61,12 +62,16 @@ class Order {
   void forget_issued_streams();
   void order_stream(const Request& request, QueuePosition position, QueuePositions& after);
   void order_event(const Request& request, QueuePosition position, QueuePositions& after);
+  void order_launch(CUgraphExec graph, QueuePosition position, QueuePositions& after);
 
   static constexpr std::size_t few_streams = 64;
+  static constexpr std::size_t few_graphs = 64;
   std::unordered_map<StreamId, QueuePositions> streams_;
   std::size_t forget_at_ = few_streams;  // the size of streams_ at which issued ones are forgotten
   std::unordered_map<CUevent, OfEvent> events_;
   std::unordered_map<CUcontext, OfContext> contexts_;
+  std::unordered_map<CUgraphExec, QueuePositions> launches_;
+  std::size_t forget_launches_at_ = few_graphs;
   QueuePositions graphs_;
 };
 

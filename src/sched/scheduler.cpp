@@ -230,7 +230,7 @@ Scheduler::Turn::Turn(Scheduler& scheduler, Client& client, Request request)
             .operations = 1,
             .kind = request.kind,
             .queued_to = queued_to};
-  is_marked_ = scheduler.side_.mark_begin(batch_);
+  is_marked_ = queued_to != 0 && scheduler.side_.mark_begin(batch_);
 }
 
 Scheduler::Turn::~Turn() {

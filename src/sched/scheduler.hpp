@@ -89,6 +89,7 @@ class Scheduler {
   void settle_event(CUevent event, bool with_waits);
   void settle_context(CUcontext context);
   void settle_graphs();
+  void settle_launches_of(CUgraphExec graph);
   void settle_all();
   bool settle_all(std::uint64_t until);  // false if they were not issued by then
   // Waits until issued operations have their marks, so that no mark of ours enters a stream later.

@@ -61,6 +61,15 @@ void Scheduler::settle_graphs() {
   wait_for(positions);
 }
 
+void Scheduler::settle_launches_of(CUgraphExec graph) {
+  std::vector<QueuePosition> positions;
+  {
+    const Holding holding{lock_};
+    positions = order_.launches_of(graph);
+  }
+  wait_for(positions);
+}
+
 std::vector<QueuePosition> Scheduler::last_of_all_lanes() const {
   const Holding holding{lock_};
   return last_positions();

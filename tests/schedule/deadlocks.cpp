@@ -308,6 +308,26 @@ TEST_P(DeadlockOfOneThread, SynchronizesABlockingStreamBesideAWaitOfTheLegacyStr
   EXPECT_CUDA(driver().cuEventDestroy(foreign));
 }
 
+// As above, with a call that is not scheduled at all.
+TEST_P(DeadlockOfOneThread, SynchronizesABlockingStreamBesideAnUnscheduledCallOnTheLegacyStream) {
+  const HookedStream held{CU_STREAM_DEFAULT};
+  const HookedStream blocking{CU_STREAM_DEFAULT};
+  CUdeviceptr managed = 0;
+  ASSERT_CUDA(hooked().cuMemAllocManaged(&managed, 64 * KiB, CU_MEM_ATTACH_GLOBAL));
+  ASSERT_CUDA(hooked().cuStreamWaitValue32(held, value_.address(), 1, CU_STREAM_WAIT_VALUE_GEQ));
+  std::this_thread::sleep_for(std::chrono::milliseconds{20});
+  const auto wait = [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds{3}); };
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_CUDA(launch_hooked(kernels_.spin, blocking.get(), std::uint64_t{100}));
+  }
+  ASSERT_CUDA(hooked().cuLaunchHostFunc(blocking, wait, nullptr));
+  ASSERT_CUDA(hooked().cuStreamAttachMemAsync(CU_STREAM_LEGACY, managed, 0, CU_MEM_ATTACH_GLOBAL));
+  ASSERT_CUDA(hooked().cuStreamSynchronize(blocking));
+  value_.set();
+  EXPECT_CUDA(hooked().cuCtxSynchronize_v2000());
+  EXPECT_CUDA(hooked().cuMemFree(managed));
+}
+
 TEST_P(DeadlockOfOneThread, EndsAnEventFirstBesideABusyClient) {
   std::atomic<bool> over{false};
   std::thread busy{[&] {

@@ -57,6 +57,27 @@ TEST_F(OrderRules, LegacyComesAfterBlockingStreamsAndTheyAfterIt) {
   EXPECT_TRUE(has(submit(a_, on(streams_.add(StreamKind::PerThread))), b_));
 }
 
+// The driver orders them, in whatever streams they are.
+TEST_F(OrderRules, LaunchesOfOneGraphInstanceKeepTheirOrder) {
+  const auto launches = [&](std::uintptr_t number) {
+    Request request = on(streams_.add());
+    request.call = Call::cuGraphLaunch;
+    request.graph = reinterpret_cast<CUgraphExec>(number << 8);
+    return request;
+  };
+  submit(a_, launches(1));
+  EXPECT_TRUE(submit(b_, launches(2)).empty());
+  EXPECT_TRUE(has(submit(b_, launches(1)), a_));
+  EXPECT_EQ(order_.launches_of(reinterpret_cast<CUgraphExec>(0x100)).size(), 2U);
+  a_.first_is_issued();
+  EXPECT_EQ(order_.launches_of(reinterpret_cast<CUgraphExec>(0x100)).size(), 1U);
+  for (std::uintptr_t i = 3; i < 300; ++i) {
+    submit(a_, launches(i));
+    a_.first_is_issued();
+  }
+  EXPECT_EQ(order_.launches_of(reinterpret_cast<CUgraphExec>(0x100)).size(), 1U) << "not forgotten";
+}
+
 TEST_F(OrderRules, LegacyIgnoresNonBlockingStreamsAndOtherContexts) {
   submit(a_, on(streams_.add(StreamKind::NonBlocking)));
   submit(a_, on(streams_.add(StreamKind::Blocking, 2)));

@@ -151,6 +151,39 @@ TEST_F(Scheduling, TurnsThatHaveEndedLeaveRoomOnAStreamThatIsBlocked) {
   scheduler.settle_stream(stream);
 }
 
+// Only the caller could be blocked by the driver, and it may be the one that the stream waits for.
+TEST_F(Scheduling, TurnsOnAStreamThatIsBlockedAreTaken) {
+  constexpr int calls = 1000;
+  Scheduler& scheduler = start();
+  Client& client = scheduler.create_client("ann", 0, 1);
+  const StreamState& stream = streams_.add();
+  device_.is_stuck = true;
+  std::atomic<int> taken{0};
+  std::thread caller{[&] {
+    for (; taken < calls; ++taken) const Scheduler::Turn turn{scheduler, client, on(stream)};
+  }};
+  EXPECT_TRUE(soon([&] { return taken == calls; }));
+  EXPECT_LT(device_.begins + device_.marks, 300) << "marks fill the launch queue too";
+  device_.is_stuck = false;
+  caller.join();
+}
+
+TEST_F(Scheduling, MarksTakeLittleOfTheQueueOfAStreamThatIsBlocked) {
+  constexpr int of_each = 700;
+  Scheduler& scheduler = start({.capacity = 4096});
+  Client& client = scheduler.create_client("ann", 0, 1);
+  const StreamState& blocked = streams_.add();
+  const StreamState& other = streams_.add();
+  device_.stuck_stream = blocked.id;
+  for (int i = 0; i < of_each; ++i) {
+    submit(client, on(blocked), i);
+    submit(client, on(other), of_each + i);
+  }
+  EXPECT_TRUE(soon([&] { return issued_.count() == 2 * of_each; }));
+  device_.stuck_stream = no_stream;
+  EXPECT_TRUE(soon([&] { return device_.completed == 2 * of_each; }));
+}
+
 TEST_F(Scheduling, RecordsThatAreDoneLeaveRoomOnAStreamThatIsBlocked) {
   Scheduler& scheduler = start();
   Client& client = scheduler.create_client("ann", 0, 1);

@@ -95,6 +95,30 @@ void settle_owners(Engine& engine, const DispatchMode& mode, const CUDA_MEMCPY3D
   settle_owners_of_sides(engine, mode, copy);
 }
 
+OrderedBy ordered_by(const Request& request) {
+  return {.event = request.event, .use = request.event_use, .graph = request.graph};
+}
+
+void settle_before(const DispatchMode& mode, const OrderedBy& by) {
+  Scheduler& scheduler = mode.scheduler();
+  if (mode.stream != nullptr) {
+    scheduler.settle_before_work_on(*mode.stream);
+    // If a mark were recorded only after this call, the legacy rule could make it wait for the
+    // call's work.
+    if (mode.stream->kind != StreamKind::NonBlocking) scheduler.wait_for_marks();
+  }
+  if (by.use != EventUse::None) {
+    scheduler.settle_event(by.event, by.use == EventUse::Records);
+  }
+  if (by.graph != nullptr) scheduler.settle_launches_of(by.graph);
+}
+
+void was_made_directly(const DispatchMode& mode, const OrderedBy& by, CUresult answer) {
+  if (by.use == EventUse::Records && answer == CUDA_SUCCESS && mode.stream != nullptr) {
+    mode.scheduler().event_recorded_directly(by.event, mode.stream->context);
+  }
+}
+
 void settle_for(Engine& engine, Call call) {
   Scheduling::Parts& parts = *engine.scheduling().parts();
   const CallInfo& row = info(call);
@@ -104,6 +128,8 @@ void settle_for(Engine& engine, Call call) {
   if (queued_frees.any() && tells_what_is_used(call)) parts.scheduler.settle_all();
   if (!could_tell) return;
   parts.scheduler.settle_all();
+  // A mark recorded only after a call that submits work might wait for that work.
+  if (has(row.effect, Effect::Submits)) parts.scheduler.wait_for_marks();
   // Function handles may be reused, and their attributes may change.
   if (has(row.effect, Effect::Destroys) || row.effect == Effect::Neutral) {
     parts.kernels.forget_all();

@@ -75,28 +75,25 @@ DispatchMode dispatch_mode(const Forward<call>& forward, CUstream stream) {
   return dispatch_mode(forward.engine(), stream_name(forward, stream));
 }
 
-// The event that a call uses; later calls must see its new state.
-struct EventOfCall {
+// What orders a call besides its stream: the event that it uses, whose new state later calls must
+// see, or the graph instance that it launches.
+struct OrderedBy {
   CUevent event = nullptr;
   EventUse use = EventUse::None;
+  CUgraphExec graph = nullptr;
 };
+OrderedBy ordered_by(const Request& request);
+
+// Issues everything that a call made directly comes after.
+void settle_before(const DispatchMode& mode, const OrderedBy& by);
+void was_made_directly(const DispatchMode& mode, const OrderedBy& by, CUresult answer);
 
 template <Call call, class... Arguments>
-CUresult make_directly(const DispatchMode& mode, EventOfCall of_event, const Forward<call>& forward,
+CUresult make_directly(const DispatchMode& mode, const OrderedBy& by, const Forward<call>& forward,
                        Arguments... arguments) {
-  if (mode.stream != nullptr) {
-    mode.scheduler().settle_before_work_on(*mode.stream);
-    // If a mark were recorded only after this call, the legacy rule could make it wait for the
-    // call's work.
-    if (mode.stream->kind != StreamKind::NonBlocking) mode.scheduler().wait_for_marks();
-  }
-  if (of_event.use != EventUse::None) {
-    mode.scheduler().settle_event(of_event.event, of_event.use == EventUse::Records);
-  }
+  settle_before(mode, by);
   const CUresult answer = make_now(forward, arguments...);
-  if (of_event.use == EventUse::Records && answer == CUDA_SUCCESS && mode.stream != nullptr) {
-    mode.scheduler().event_recorded_directly(of_event.event, mode.stream->context);
-  }
+  was_made_directly(mode, by, answer);
   return answer;
 }
 
@@ -130,11 +127,11 @@ CUresult make_in_turn(const DispatchMode& mode, Request request, const Forward<c
     settle_owners_of_call(forward.engine(), mode, arguments...);
   }
   if (mode.client == nullptr || mode.stream == nullptr) {
-    return make_directly(mode, {request.event, request.event_use}, forward, arguments...);
+    return make_directly(mode, ordered_by(request), forward, arguments...);
   }
   const Scheduler::Turn turn{mode.scheduler(), *mode.client, request};
   if (!turn.was_taken()) {
-    return make_directly(mode, {request.event, request.event_use}, forward, arguments...);
+    return make_directly(mode, ordered_by(request), forward, arguments...);
   }
   const CUresult answer = make_now(forward, arguments...);
   if (answer == CUDA_SUCCESS) turn.count_bytes();
@@ -148,7 +145,7 @@ CUresult queue(const DispatchMode& mode, const Request& request, Later&& later,
   if (!mode.is_open_to_queue) return make_in_turn(mode, request, forward, arguments...);
   const Taken taken = mode.scheduler().submit(*mode.client, request, std::forward<Later>(later));
   if (taken == Taken::Yes) return CUDA_SUCCESS;
-  return make_directly(mode, {request.event, request.event_use}, forward, arguments...);
+  return make_directly(mode, ordered_by(request), forward, arguments...);
 }
 
 // The same for a call that needs nothing but its arguments.

@@ -323,10 +323,11 @@ CUVMM_SCHEDULE(cuStreamAddCallback, CUstream stream, CUstreamCallback function, 
 CUVMM_SCHEDULE(cuGraphLaunch, CUgraphExec graph, CUstream stream) {
   const DispatchMode mode = dispatch_mode(forward, stream);
   Request request = mode.request(Call::cuGraphLaunch, reinterpret_cast<std::uint64_t>(graph) >> 4);
+  request.graph = graph;
   request.is_after_all = forward.engine().scheduling().do_graphs_use_events();
   if (mode.client == nullptr) {
     if (request.is_after_all) mode.scheduler().settle_all();
-    return make_directly(mode, {}, forward, graph, stream);
+    return make_directly(mode, ordered_by(request), forward, graph, stream);
   }
   cuuint64_t flags = 0;
   const bool is_known = graph != nullptr && forward.engine().driver().cuGraphExecGetFlags(

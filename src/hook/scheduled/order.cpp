@@ -22,19 +22,19 @@ void settle_graphs(Engine& engine) {
 
 // Events that other processes see, or that captures use, must be current in the driver.
 template <Call call, class... Arguments>
-CUresult with_event(const Forward<call>& forward, CUstream stream, EventOfCall of_event,
+CUresult with_event(const Forward<call>& forward, CUstream stream, const OrderedBy& by,
                     Arguments... arguments) {
   settle_graphs(forward.engine());
   const DispatchMode mode = dispatch_mode(forward, stream);
   Scheduler& scheduler = mode.scheduler();
   Request request = mode.request(call);
-  request.event = of_event.event;
-  request.event_use = of_event.use;
-  const CUcontext of = scheduler.context_of(of_event.event);
+  request.event = by.event;
+  request.event_use = by.use;
+  const CUcontext of = scheduler.context_of(by.event);
   const bool is_known = of != nullptr && mode.stream != nullptr &&
-                        (of_event.use == EventUse::WaitsFor || of == mode.stream->context);
+                        (by.use == EventUse::WaitsFor || of == mode.stream->context);
   if (!is_known || forward.engine().captures().any()) {
-    return make_directly(mode, of_event, forward, arguments...);
+    return make_directly(mode, by, forward, arguments...);
   }
   return queue_as_it_is(mode, request, forward, arguments...);
 }
