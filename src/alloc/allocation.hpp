@@ -29,6 +29,11 @@ inline constexpr std::uint8_t sync_memops = 0x08;
 inline constexpr std::uint8_t peer_tokens = 0x10;
 inline constexpr std::uint8_t multicast = 0x20;
 }  // namespace pin
+// Pins under which others may hold the memory after it has been freed.
+inline constexpr std::uint8_t held_by_others =
+    pin::exported | pin::legacy_ipc | pin::dma_buf | pin::multicast | pin::peer_tokens;
+// Of these, those for which no descriptor of the chunk was made.
+inline constexpr std::uint8_t held_by_devices = pin::dma_buf | pin::multicast | pin::peer_tokens;
 
 // The owner of an allocation: a context, a pool, or the context that imported it.
 // AllocationFacts::served tells which.

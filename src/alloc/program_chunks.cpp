@@ -98,6 +98,7 @@ ProgramChunks::Handle ProgramChunks::imported(Handle handle) {
   const auto chunk = std::make_shared<ProgramChunk>();
   chunk->id = last_id_.fetch_add(1, std::memory_order_relaxed) + 1;
   chunk->stays = reason_to_stay(pin::exported);
+  chunk->is_shared = true;
   return add_name(chunk, handle, forgotten);
 }
 
@@ -280,25 +281,37 @@ void ProgramChunks::set_access(CUdeviceptr address, Size size,
   });
 }
 
-void ProgramChunks::stays(Handle name, const char* why) {
-  if (is_empty()) return;
-  const Writing writing{lock_};
-  const auto found = names_.find(name);
-  if (found != names_.end()) found->second.chunk->stays = why;
+void ProgramChunk::pin(std::uint8_t why) {
+  stays = reason_to_stay(why);
+  is_shared |= (why & held_by_others) != 0;
 }
 
 void ProgramChunks::pin(Handle name, std::uint8_t why) {
-  stays(name, reason_to_stay(why));
-}
-void ProgramChunks::pin_for_array(Handle name) {
-  stays(name, backs_an_array);
+  if (is_empty()) return;
+  const Writing writing{lock_};
+  const auto found = names_.find(name);
+  if (found != names_.end()) found->second.chunk->pin(why);
 }
 
 void ProgramChunks::pin(CUdeviceptr address, Size size, std::uint8_t why) {
   if (is_empty()) return;
   const Writing writing{lock_};
-  for_each_in(places_, address, size,
-              [&](Place& place) { place.chunk->stays = reason_to_stay(why); });
+  for_each_in(places_, address, size, [&](Place& place) { place.chunk->pin(why); });
+}
+
+void ProgramChunks::pin_for_array(Handle name) {
+  if (is_empty()) return;
+  const Writing writing{lock_};
+  const auto found = names_.find(name);
+  if (found != names_.end()) found->second.chunk->stays = backs_an_array;
+}
+
+bool ProgramChunks::are_shared() const {
+  if (is_empty()) return false;
+  const Reading reading{lock_};
+  bool found = false;
+  for_each([&](const auto& chunk) { found |= chunk->is_shared; });
+  return found;
 }
 
 // Only the process that created an imported chunk knows where it lies, so this infers the device

@@ -28,6 +28,7 @@ struct ProgramChunk {
   CUmemGenericAllocationHandle name = 0;  // the program's handle, while it has references
   int references = 1;                     // the program's
   const char* stays = nullptr;            // why it cannot leave its device
+  bool is_shared = false;                 // others may hold it, or it is theirs
   std::vector<CUdeviceptr> mapped_at;
   NativeCharge charge;  // until it is taken over: then the chunk that backs it has its own
   // The only reference that the driver knows, from the first pause or move on (of a spilled chunk,
@@ -36,6 +37,7 @@ struct ProgramChunk {
   bool is_taken_over = false;
   bool has_aliases = false;  // several of the driver's handles name it: it cannot be taken over
 
+  void pin(std::uint8_t why);
   bool is_imported() const { return properties.type == CU_MEM_ALLOCATION_TYPE_INVALID; }
   Location lies_on(int home) const { return moved ? moved->location() : Location::device(home); }
   // Backed by memory elsewhere: spilled, or resumed on the host.
@@ -129,6 +131,9 @@ class ProgramChunks {
   void pin(CUdeviceptr address, Size size, std::uint8_t why);
   void pin_for_array(Handle name);
 
+  // Whether others may hold a chunk, or the program holds one of theirs.
+  bool are_shared() const;
+
   // Whether the program has mapped a chunk there.
   bool contains(CUdeviceptr address) const;
 
@@ -196,7 +201,6 @@ class ProgramChunks {
   bool is_another(Handle handle) const;
   void rename_if_gone(ProgramChunk& chunk);
   static Handle unknown(Handle name);
-  void stays(Handle name, const char* why);
   const Place* find(CUdeviceptr address) const;
   const Place* behind(const Place& place) const;
   template <class SomePlaces, class Visit>

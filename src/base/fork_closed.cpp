@@ -23,6 +23,7 @@ struct Remembered {
   std::atomic<int> entry{none};
   std::atomic<dev_t> device{0};
   std::atomic<ino_t> inode{0};
+  std::atomic<bool> is_marked{false};
 
   bool is(const FileIdentity& file) const {
     return device.load() == file.device && inode.load() == file.inode;
@@ -34,9 +35,10 @@ void close_all() {
   for (Remembered& one : all) {
     const int entry = one.entry.exchange(none);
     if (entry == none || entry == being_written) continue;
-    const int descriptor = entry - 1;
-    const auto file = FileIdentity::of(descriptor);
-    if (file && one.is(*file)) ::close(descriptor);
+    const OwnFd::Made made{.number = entry - 1,
+                           .file = {one.device.load(), one.inode.load()},
+                           .is_marked = one.is_marked.load()};
+    if (made.is_still_open()) ::close(made.number);
   }
 }
 
@@ -49,6 +51,7 @@ void remember(const OwnFd::Made& made) {
     if (!one.entry.compare_exchange_strong(expected, being_written)) continue;
     one.device.store(made.file.device);
     one.inode.store(made.file.inode);
+    one.is_marked.store(made.is_marked);
     one.entry.store(entry_of(made.number));
     return;
   }

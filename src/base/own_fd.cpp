@@ -6,6 +6,26 @@
 #include "base/made_once.hpp"
 
 namespace cuvmm {
+namespace {
+
+constexpr int mark_signal = 61;  // no program is likely to have chosen the same one
+
+// Preserve errno, since closing a descriptor on an error path must not change it.
+bool mark(int number) {
+  const int kept = errno;
+  const bool is_marked = ::fcntl(number, F_SETSIG, mark_signal) == 0;
+  errno = kept;
+  return is_marked;
+}
+
+bool has_mark(int number) {
+  const int kept = errno;
+  const int signal = ::fcntl(number, F_GETSIG);
+  errno = kept;
+  return signal == mark_signal;
+}
+
+}  // namespace
 
 Fd move_to_high_number(Fd file) {
   constexpr int least_number = 200;
@@ -16,32 +36,34 @@ Fd move_to_high_number(Fd file) {
 }
 
 OwnFd::OwnFd(Fd file) : file_(move_to_high_number(std::move(file))) {
-  if (file_.is_open()) identity_ = FileIdentity::of(file_.number());
+  const int number = file_.number();
+  if (!file_.is_open()) return;
+  const auto identity = FileIdentity::of(number);
+  if (identity) made_ = {.number = number, .file = *identity, .is_marked = mark(number)};
 }
 
 OwnFd::OwnFd(OwnFd&& other) noexcept
-    : file_(std::move(other.file_)), identity_(std::exchange(other.identity_, {})) {}
+    : file_(std::move(other.file_)), made_(std::exchange(other.made_, {})) {}
 
 OwnFd& OwnFd::operator=(OwnFd&& other) noexcept {
   if (this == &other) return *this;
   close();
   file_ = std::move(other.file_);
-  identity_ = std::exchange(other.identity_, {});
+  made_ = std::exchange(other.made_, {});
   return *this;
 }
 
+bool OwnFd::Made::is_still_open() const {
+  return FileIdentity::of(number) == file && (!is_marked || has_mark(number));
+}
+
 bool OwnFd::is_open() const {
-  return file_.is_open() && identity_ && FileIdentity::of(file_.number()) == identity_;
+  return file_.is_open() && made_ && made_->is_still_open();
 }
 
 const Fd& OwnFd::file() const {
   static constinit MadeOnce<const Fd> closed;
   return is_open() ? file_ : closed.get();
-}
-
-std::optional<OwnFd::Made> OwnFd::made() const {
-  if (!file_.is_open() || !identity_) return {};
-  return Made{file_.number(), *identity_};
 }
 
 void OwnFd::close() {

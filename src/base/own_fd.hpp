@@ -10,8 +10,10 @@ namespace cuvmm {
 
 // A descriptor of cuvmm's that stays open while the program runs. A program that closes all
 // descriptors (as daemon() does) may reuse the number for its own file, which cuvmm must neither
-// use nor close. So each use first checks that the number still refers to the original file. The
-// number is high, if the limit allows, to stay clear of programs that expect low ones.
+// use nor close. So each use first checks that the number still refers to the original file. Some
+// files cannot be told apart, such as two exports of memory, so the open file also bears a mark:
+// the signal that it would send if it were asynchronous, which it is not. The number is high, if
+// the limit allows, to stay clear of programs that expect low ones.
 class OwnFd {
  public:
   OwnFd() = default;
@@ -34,12 +36,15 @@ class OwnFd {
   struct Made {
     int number = -1;
     FileIdentity file;
+    bool is_marked = false;
+
+    bool is_still_open() const;
   };
-  std::optional<Made> made() const;
+  std::optional<Made> made() const { return made_; }
 
  private:
   Fd file_;
-  std::optional<FileIdentity> identity_;
+  std::optional<Made> made_;
 };
 
 // Moves the descriptor to a high number if one is free.

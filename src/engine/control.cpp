@@ -11,6 +11,7 @@
 #include "base/log.hpp"
 #include "base/start_thread.hpp"
 #include "engine/hook_bypass.hpp"
+#include "vmm/interprocess_chunks.hpp"
 
 namespace cuvmm {
 namespace {
@@ -174,6 +175,10 @@ Result<void> Control::leave_devices(const share::LeftMemory& expected) {
   if (!alone.is_mine()) return Error::invalid(leaving, "another pause or resume is under way");
   if (!pauser_.is_paused()) return Error::invalid(leaving, "it is not paused");
   if (presence() == share::Presence::OnDevices) {
+    const ProgramChunks* const chunks = pauser_.program().chunks;
+    if ((chunks != nullptr && chunks->are_shared()) || !InterprocessChunks::close()) {
+      return Error::invalid(leaving, "it shares memory with other processes");
+    }
     const HookBypass bypass;
     pauser_.leave_again();
     forget_ended_work_();
@@ -222,6 +227,7 @@ share::ControlAnswer Control::agree(const share::ControlRequest& request) {
       }
       break;
     case share::ControlWhat::HasReturned:
+      InterprocessChunks::reopen();
       presence_.store(share::Presence::OnDevices);
       break;
     default:

@@ -42,9 +42,19 @@ Borrower::~Borrower() {
 
 std::shared_ptr<Borrower::Owner> Borrower::owner_of(const IpcHandle& handle) {
   const Holding holding{lock_};
-  auto& owner = owners_[handle.instance];
-  if (owner == nullptr) owner = std::make_shared<Owner>();
-  return owner;
+  if (const auto known = owners_.find(handle.instance); known != owners_.end()) {
+    return known->second;
+  }
+  forget_ended();
+  return owners_[handle.instance] = std::make_shared<Owner>();
+}
+
+// Each has a socket open. Nobody asks an owner that only this map knows, so its lock is not needed.
+void Borrower::forget_ended() {
+  std::erase_if(owners_, [](const auto& known) {
+    const Owner& owner = *known.second;
+    return known.second.use_count() == 1 && owner.session && owner.session->has_ended();
+  });
 }
 
 void Borrower::forget(const std::shared_ptr<Owner>& owner) {

@@ -62,6 +62,7 @@ class Borrower {
   Result<Held> bring(const IpcHandle& handle, CUcontext context);
   std::shared_ptr<Owner> owner_of(const IpcHandle& handle);
   void forget(const std::shared_ptr<Owner>& owner);
+  void forget_ended();  // the caller holds lock_
   Result<Imported> fetch(const IpcHandle& handle, Held& held, Deadline until);
   void release(Held held);
   All::iterator find(CUdeviceptr address);

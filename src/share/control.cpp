@@ -73,15 +73,6 @@ Result<void> send_words(const Fd& socket, const Words& words, Deadline until, co
   }
 }
 
-bool has(const Fd& socket, short event) {
-  pollfd seen{.fd = socket.number(), .events = event, .revents = 0};
-  return ::poll(&seen, 1, 0) > 0;
-}
-
-bool has_gone(const Fd& socket) {
-  return !socket.is_open() || has(socket, POLLRDHUP);
-}
-
 void say_why(const Error& error) {
   if (!says_gone(error)) CUVMM_LOG_RARELY(Warning, "%s", error.text().c_str());
 }
@@ -163,7 +154,7 @@ void ControlSocket::keep_spare() {
 
 bool ControlSocket::free_spare_for_visitor() {
   const bool used_up = errno == EMFILE || errno == ENFILE;
-  if (!used_up || !spare_.is_open() || !has(listening_.socket(), POLLIN)) return false;
+  if (!used_up || !spare_.is_open() || !has_event(listening_.socket(), POLLIN)) return false;
   spare_.close();
   return true;
 }

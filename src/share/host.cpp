@@ -243,6 +243,7 @@ Result<void> Host::answer_fetch(PeerId id, Peer& peer, const Fetch& fetch) {
   std::vector<int> numbers;
   for (std::size_t i = fetch.first; i < end; ++i) {
     auto file = chunks[i].file_to_send();
+    if (!file.ok() && !files.empty()) break;  // out of descriptors, perhaps: the rest comes later
     if (!file.ok()) {
       CUVMM_LOG(Warning, "%s", file.error().text().c_str());
       return say(peer, Refused{.why = Refusal::Failed});
@@ -258,7 +259,7 @@ Result<void> Host::answer_fetch(PeerId id, Peer& peer, const Fetch& fetch) {
     return say(peer, Refused{.why = Refusal::Failed});
   }
   TRY(said);
-  if (end == chunks.size()) {
+  if (fetch.first + files.size() == chunks.size()) {
     add({.what = HostEvent::What::Fetched, .peer = id, .grant = fetch.grant, .asked = {}});
   }
   return {};

@@ -63,6 +63,7 @@ class Lender::LendServer {
   Result<bool> serve_one(Deadline until, int also);
   Result<void> catch_up_with_importers();
   void catch_up();
+  bool wake() const;
   void answer(const HostEvent& event);
   void lend(const HostEvent& event);
   void give_back(Lending::Id id) {
@@ -77,8 +78,8 @@ class Lender::LendServer {
   std::map<GrantId, Lending::Id> lent_;
   std::atomic<bool> has_importers_{false};  // some of it is lent
   std::atomic<bool> stops_{false};
-  OwnFd stopped_;  // readable once something is written to `stop_`, or it is closed
-  OwnFd stop_;
+  OwnFd woken_;  // readable once something is written to `wakes_`
+  OwnFd wakes_;
   FutexWord asked_{0};      // calls of catch_up()
   FutexWord caught_up_{0};  // those that have been answered
   pid_t process_ = 0;
@@ -113,8 +114,8 @@ Result<void> Lender::LendServer::start() {
   // A pipe rather than an eventfd: FileIdentity cannot tell eventfds apart.
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return system_error(doing);
-  stopped_ = OwnFd{Fd{ends[0]}};
-  stop_ = OwnFd{Fd{ends[1]}};
+  woken_ = OwnFd{Fd{ends[0]}};
+  wakes_ = OwnFd{Fd{ends[1]}};
   const int refused = start_thread(&thread_, &LendServer::run, this);
   if (refused != 0) {
     errno = refused;
@@ -132,7 +133,7 @@ Lender::LendServer::~LendServer() {
   if (!runs_ || process_ != ::getpid()) return;
   memory_.lending().catch_up_by({});
   stops_.store(true);
-  stop_.close();
+  wake();
   ::pthread_join(thread_, nullptr);
 }
 
@@ -151,8 +152,10 @@ void* Lender::LendServer::run(void* server) {
 Result<void> Lender::LendServer::work() {
   while (!stops_.load()) {
     // Waits only for a moment at a time: if the program closes the pipe, nothing ends the wait,
-    // since its number may belong to another file by then.
-    TRY(serve_one(Deadline::after(a_moment), stopped_.number()));
+    // since its number may belong to another file by then. Without its other end, it would end
+    // every wait at once.
+    const int also = wakes_.is_open() ? woken_.number() : -1;
+    TRY(serve_one(Deadline::after(a_moment), also));
     if (asked_.load() != caught_up_.load()) TRY(catch_up_with_importers());
   }
   return {};
@@ -166,10 +169,15 @@ Result<bool> Lender::LendServer::serve_one(Deadline until, int also) {
   return event.has_value();
 }
 
+bool Lender::LendServer::wake() const {
+  const WithoutWriteSignals quiet;
+  return ::write(wakes_.number(), "", 1) == 1 || errno == EAGAIN;
+}
+
 // Empties the pipe first: what is written to it later comes with another request.
 Result<void> Lender::LendServer::catch_up_with_importers() {
   char written[64];
-  while (::read(stopped_.number(), written, sizeof written) == sizeof written) {
+  while (::read(woken_.number(), written, sizeof written) == sizeof written) {
   }
   const std::uint32_t asked = asked_.load();
   while (TRY(serve_one(Deadline{}, -1))) {
@@ -185,10 +193,7 @@ void Lender::LendServer::catch_up() {
   if (!has_importers_.load() || process_ != ::getpid()) return;
   if (::pthread_equal(thread_, ::pthread_self()) != 0) return;
   const std::uint32_t mine = asked_.fetch_add(1) + 1;
-  {
-    const WithoutWriteSignals quiet;
-    if (::write(stop_.number(), "", 1) < 0 && errno != EAGAIN) return;
-  }
+  if (!wake()) return;
   const Deadline until = Deadline::after(a_moment);
   for (;;) {
     const std::uint32_t seen = caught_up_.load();

@@ -77,6 +77,15 @@ int poll_files(std::span<pollfd> files, int milliseconds) {
   return static_cast<int>(files.size());
 }
 
+bool has_event(const Fd& socket, short events) {
+  pollfd seen{.fd = socket.number(), .events = events, .revents = 0};
+  return ::poll(&seen, 1, 0) > 0;
+}
+
+bool has_gone(const Fd& socket) {
+  return !socket.is_open() || has_event(socket, POLLRDHUP);
+}
+
 Result<void> wait_for(const Fd& socket, short what, Deadline until, const char* doing) {
   for (;;) {
     pollfd waited{.fd = socket.number(), .events = what, .revents = 0};

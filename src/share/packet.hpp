@@ -43,6 +43,10 @@ Result<Packet> receive(const Fd& socket, Deadline until);
 // every file as ready, so callers must not block on any.
 int poll_files(std::span<pollfd> files, int milliseconds);
 
+// Whether one of these events (poll(2)) has occurred.
+bool has_event(const Fd& socket, short events);
+// Whether the other side has closed the connection, or this process its end of it.
+bool has_gone(const Fd& socket);
 // Waits until the socket is readable (POLLIN) or writable (POLLOUT).
 Result<void> wait_for(const Fd& socket, short what, Deadline until, const char* doing);
 

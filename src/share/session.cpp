@@ -99,6 +99,10 @@ Result<Session::Batch> Session::fetch(const Grant& grant, std::uint32_t first, D
   return Batch{std::move(chunks->sizes), std::move(packet.descriptors)};
 }
 
+bool Session::has_ended() const {
+  return has_gone(socket_.file());
+}
+
 Result<void> Session::acknowledge(const Grant& grant, std::uint32_t status, Deadline until) {
   return send(socket_.file(), Acknowledge{.grant = grant.id, .status = status}, {}, until);
 }

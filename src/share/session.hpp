@@ -40,6 +40,8 @@ class Session {
   };
   // Lets a call on another thread return, as if the exporter had gone.
   void interrupt() const { ::shutdown(socket_.number(), SHUT_RDWR); }
+  // Whether the exporter has closed the connection.
+  bool has_ended() const;
   // The next call of receive() returns this grant again.
   void put_back(const Grant& grant) { waiting_.push_front(grant); }
   // Fetches chunks of a received grant from `first` on, as many as one packet holds.

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <utility>
 
+#include "vmm/interprocess_chunks.hpp"
 #include "vmm/kept_file.hpp"
 
 namespace cuvmm {
@@ -22,7 +23,15 @@ class ChunkHome {
 
 // A chunk and its reference count. Created by a ChunkHome, or without a home by ChunkRef::adopt.
 struct ChunkRecord {
-  ChunkRecord(Chunk&& owned, ChunkHome* where_from) : chunk(std::move(owned)), home(where_from) {}
+  ChunkRecord(Chunk&& owned, ChunkHome* where_from)
+      : chunk(std::move(owned)),
+        home(where_from),
+        is_shared(chunk.imported() && InterprocessChunks::add()) {}
+  ~ChunkRecord() {
+    if (is_shared) InterprocessChunks::remove();
+  }
+  ChunkRecord(const ChunkRecord&) = delete;
+  ChunkRecord& operator=(const ChunkRecord&) = delete;
 
   // The descriptor first: it keeps the memory allocated.
   Result<void> release_chunk() {
@@ -35,7 +44,8 @@ struct ChunkRecord {
   std::atomic<std::uint32_t> references{1};
   // Never reset: the driver does not report when other processes stop holding the memory.
   std::atomic<bool> exported{false};
-  KeptFile file;  // destroyed before the chunk
+  bool is_shared;  // counted in InterprocessChunks
+  KeptFile file;   // destroyed before the chunk
 };
 
 // A counted pointer to a chunk. A chunk may be mapped at several addresses and has no single owner:
@@ -76,31 +86,39 @@ class ChunkRef {
 
   // See Chunk::export_fd().
   Result<Fd> export_fd() const {
-    Fd fd = TRY(record_->chunk.export_fd());
-    mark_exported();
-    return fd;
+    if (!mark_exported()) return is_off_its_devices();
+    return record_->chunk.export_fd();
   }
   // The same descriptor each time, if there is room to keep it; valid while this reference lives.
   Result<SentFile> file_to_send() const {
-    SentFile file = TRY(record_->file.of(record_->chunk));
-    mark_exported();
-    return file;
+    if (!mark_exported()) return is_off_its_devices();
+    return record_->file.of(record_->chunk);
   }
   // Exports the chunk before anyone asks for it, if its descriptor can be kept. If the driver
   // refuses, file_to_send() tries again.
   void prepare_to_send() const {
-    const auto kept = record_->file.keep(record_->chunk);
-    if (kept.ok() && *kept) mark_exported();
+    if (mark_exported()) static_cast<void>(record_->file.keep(record_->chunk));
   }
   // Others may hold the chunk from now on, for as long as they like. When the last reference here
-  // goes, it is released and never reused.
-  void mark_exported() const {
-    const bool first = !record_->exported.exchange(true, std::memory_order_acq_rel);
-    if (first && record_->home != nullptr) record_->home->was_exported(*record_);
+  // goes, it is released and never reused. False while the process is off its devices.
+  bool mark_exported() const {
+    if (exported()) return true;
+    if (!InterprocessChunks::add()) return false;
+    if (record_->exported.exchange(true, std::memory_order_acq_rel)) {
+      InterprocessChunks::remove();  // another thread was first
+      return true;
+    }
+    if (std::exchange(record_->is_shared, true)) InterprocessChunks::remove();  // an imported one
+    if (record_->home != nullptr) record_->home->was_exported(*record_);
+    return true;
   }
 
  private:
   explicit ChunkRef(ChunkRecord* record) : record_(record) {}
+
+  static Error is_off_its_devices() {
+    return Error::invalid("export chunk", "the process is off its devices");
+  }
 
   static void release(ChunkRecord* record) {
     if (record->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;

@@ -7,6 +7,8 @@
 #include <array>
 #include <memory>
 
+#include "base/no_forks.hpp"
+
 namespace cuvmm {
 namespace {
 
@@ -41,6 +43,12 @@ void clear(std::int8_t place) {
   kept_by_the_process.fetch_sub(1);
 }
 
+// Forks wait meanwhile: a child would keep a descriptor that it does not know of, and the memory.
+Result<ForkClosedFd> export_of(const Chunk& chunk) {
+  const NoForks until_it_is_known;
+  return ForkClosedFd{TRY(chunk.export_fd())};
+}
+
 }  // namespace
 
 void KeptFile::close() {
@@ -51,7 +59,7 @@ void KeptFile::close() {
 Result<bool> KeptFile::keep(const Chunk& chunk) {
   if (place_.load(std::memory_order_acquire) != none) return true;
   if (!may_keep_one_more()) return false;
-  auto exported = chunk.export_fd();
+  auto exported = export_of(chunk);
   if (!exported.ok()) {
     kept_by_the_process.fetch_sub(1);
     return exported.error();
@@ -69,7 +77,7 @@ Result<SentFile> KeptFile::of(const Chunk& chunk) {
     const int number = kept->number();
     if (number >= 0) return SentFile{.number = number, .for_this_time = {}};
   }
-  Fd exported = TRY(chunk.export_fd());
+  ForkClosedFd exported = TRY(export_of(chunk));
   const int number = exported.number();
   return SentFile{.number = number, .for_this_time = std::move(exported)};
 }

@@ -12,7 +12,7 @@ namespace cuvmm {
 // A chunk's descriptor to send: either the kept one, or one exported just for this message.
 struct SentFile {
   int number = -1;
-  Fd for_this_time;
+  ForkClosedFd for_this_time;
 };
 
 // The descriptor of an exported chunk, kept for all who import it, since the driver takes about as

@@ -85,6 +85,13 @@ TEST_F(ShareBuffer, KeepsNoMoreDescriptorsThanAProcessCanSpare) {
   EXPECT_EQ(exports(), most + 2 * 2);
 }
 
+TEST_F(ShareBuffer, IsGrantedThoughTheDriverRefusesAnExportForAMoment) {
+  const Buffer buffer = given_buffer(5);
+  counting.fail_call(Call::cuMemExportToShareableHandle, 4, CUDA_ERROR_OPERATING_SYSTEM);
+  grant_to_importer(place.socket(), buffer, 1);
+  EXPECT_EQ(counting.faults(), 1u);
+}
+
 TEST_F(ShareBuffer, KeepsAnEighthOfTheDescriptorsThatTheProcessMayOpen) {
   const LoweredLimit limit{RLIMIT_NOFILE, 160};
   const Buffer buffer = given_buffer(24);

@@ -250,6 +250,23 @@ CHILD_ROLE(lends) {
   link.wait_for_signal();
 }
 
+// The last one's may stay until there is another.
+TEST_F(LegacyIpcTest, ConnectionsToOwnersThatHaveEndedAreClosed) {
+  const auto open_and_close = [&] {
+    Child owner{"lends"};
+    const CUdeviceptr opened = world->open(owner.link().receive<CUipcMemHandle>());
+    EXPECT_EQ(world->ipc.close(opened), Answer{CUDA_SUCCESS});
+    owner.link().send('f');
+    owner.link().wait_for_signal();
+    owner.link().signal();
+    EXPECT_EQ(owner.wait(), 0);
+  };
+  open_and_close();
+  const int after_one = open_descriptors();
+  for (int i = 0; i < 5; ++i) open_and_close();
+  EXPECT_LE(open_descriptors(), after_one + 1);
+}
+
 TEST_F(LegacyIpcTest, OutlivesItsOwnerOnlyWhereItIsOpen) {
   CUipcMemHandle handle{};
   CUdeviceptr opened = 0;

@@ -58,9 +58,10 @@ class ControlTest : public DriverContract {
 // Never destroyed, like a process's engine, since its thread goes on. The memory that it serves can
 // end once nobody asks the thread for anything.
 struct ControlledProcess : ServedMemory {
-  explicit ControlledProcess(const Driver& driver) : ServedMemory(driver, {}) {
-    control.emplace(ProgramParts{.driver = driver, .memory = *memory, .calls = calls},
-                    SizeLimit::none(), Duration{0});
+  explicit ControlledProcess(const Driver& driver) : ServedMemory(driver, {}), chunks(driver) {
+    control.emplace(
+        ProgramParts{.driver = driver, .memory = *memory, .calls = calls, .chunks = &chunks},
+        SizeLimit::none(), Duration{0});
   }
   void end() {
     control->shut_down();
@@ -79,6 +80,7 @@ struct ControlledProcess : ServedMemory {
     submission_epoch.leave();
     return address;
   }
+  ProgramChunks chunks;
   std::optional<Control> control;
 };
 

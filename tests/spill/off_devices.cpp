@@ -19,6 +19,12 @@ share::ControlAnswer told(ControlWhat what, const share::LeftMemory& left = {}) 
   return answer.ok() ? *answer : share::ControlAnswer{};
 }
 
+template <class T>
+T given(Result<T> result) {
+  EXPECT_TRUE(result.ok());
+  return std::move(*result);
+}
+
 TEST_F(ControlTest, OnlyAPausedProcessMayLeaveItsDevices) {
   auto& process = *new ControlledProcess{driver()};
   process.control->start();
@@ -50,6 +56,47 @@ TEST_F(ControlTest, AProcessOffItsDevicesDoesNotResumeByItself) {
   expect_pattern(address, 4 * MiB, 3);
   EXPECT_EQ(process.memory->free(address), Answer{CUDA_SUCCESS});
   EXPECT_TRUE(comes_to_pass([&] { return process.control->ready_bytes() == 0; }));
+  process.end();
+}
+
+// The driver would bring back a copy of it, apart from what the other process has.
+TEST_F(ControlTest, AProcessThatSharesMemoryStaysOnItsDevices) {
+  auto& process = *new ControlledProcess{driver()};
+  process.control->start();
+  const auto chunk = [&] {
+    return Chunk::create(driver(), 2 * MiB, Location::device(0), Export::Yes);
+  };
+  const auto expect_refused = [&] {
+    const auto refused = told(ControlWhat::LeaveDevices);
+    EXPECT_EQ(refused.outcome, ControlOutcome::Refused);
+    EXPECT_EQ(refused.presence, share::Presence::OnDevices);
+    EXPECT_NE(std::string{refused.text.data()}.find("shares memory"), std::string::npos);
+  };
+  ASSERT_EQ(told(ControlWhat::Pause).outcome, ControlOutcome::Done);
+  const ChunkRef never_exported = ChunkRef::adopt(given(chunk()));
+  {
+    const ChunkRef exported = ChunkRef::adopt(given(chunk()));
+    const Fd file = given(exported.export_fd());
+    expect_refused();
+  }
+  {
+    const Chunk theirs = given(chunk());
+    const Fd file = given(theirs.export_fd());
+    const ChunkRef imported =
+        ChunkRef::adopt(given(Chunk::import_fd(driver(), file, theirs.size())));
+    expect_refused();
+  }
+  {
+    const auto name = process.chunks.imported(77);
+    expect_refused();
+    process.chunks.release(name);
+  }
+  EXPECT_EQ(told(ControlWhat::LeaveDevices).presence, share::Presence::Leaving);
+  EXPECT_FALSE(never_exported.export_fd().ok()) << "while it is away";
+  EXPECT_FALSE(never_exported.file_to_send().ok());
+  told(ControlWhat::HasReturned);
+  EXPECT_TRUE(never_exported.export_fd().ok());
+  EXPECT_EQ(told(ControlWhat::Resume).outcome, ControlOutcome::Done);
   process.end();
 }
 

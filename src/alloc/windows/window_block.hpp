@@ -14,12 +14,6 @@ namespace cuvmm {
 
 struct SharedChunk;
 
-// Pins under which others may hold the memory after the block has been freed.
-inline constexpr std::uint8_t held_by_others =
-    pin::exported | pin::legacy_ipc | pin::dma_buf | pin::multicast | pin::peer_tokens;
-// Of these, those for which no descriptor of the chunk was made.
-inline constexpr std::uint8_t held_by_devices = pin::dma_buf | pin::multicast | pin::peer_tokens;
-
 // A block of blocking memory and its window, which stays mapped after the block is freed, for the
 // next block of that size. With 10^6 of them every byte costs a megabyte.
 struct WindowBlock : Allocation {

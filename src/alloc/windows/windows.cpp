@@ -55,9 +55,9 @@ void Windows::pin(WindowBlock& block, std::uint8_t why) {
   block.add_pin(why);
   SharedChunk* const chunk = block.shared;
   if ((why & held_by_devices) != 0) {
-    if (chunk != nullptr) chunk->chunk.mark_exported();
+    if (chunk != nullptr) static_cast<void>(chunk->chunk.mark_exported());
     if (block.whole != nullptr) {
-      for (const ChunkRef& one : block.whole->chunks) one.mark_exported();
+      for (const ChunkRef& one : block.whole->chunks) static_cast<void>(one.mark_exported());
     }
   }
   if (chunk == nullptr) return;
