@@ -6,8 +6,9 @@
 //   build/bin/cuvmm pause $!        # its device memory is free now, and it waits
 //   build/bin/cuvmm resume $!       # it continues where it was
 //
-// Each step writes a number to every block and checks the number of the step before. Blocks for
-// --cold are written once and checked at the end. Exit status 0 if every number was right.
+// Each step writes a number to both ends of every block and checks the number of the step before.
+// Blocks for --cold are written once and checked at the end. Exit status 0 if every number was
+// right.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -26,7 +27,7 @@ const char* const program = "take_turns";
 namespace {
 
 constexpr std::size_t block_size = std::size_t{32} << 20;
-constexpr std::size_t looked_at = 4096;
+constexpr std::size_t end_size = 4096;
 
 struct Wanted {
   double share = 0.5;        // of the card
@@ -111,10 +112,10 @@ std::vector<CUdeviceptr> take_blocks(const Wanted& wanted) {
 
 // Whether both ends of every block hold the previous step's number.
 bool is_right(const std::vector<CUdeviceptr>& blocks, std::uint32_t number) {
-  std::vector<std::uint32_t> words(looked_at / 4);
+  std::vector<std::uint32_t> words(end_size / 4);
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    for (const CUdeviceptr at : {blocks[i], blocks[i] + block_size - looked_at}) {
-      check(CALL(cuMemcpyDtoH)(words.data(), at, looked_at), "cuMemcpyDtoH");
+    for (const CUdeviceptr at : {blocks[i], blocks[i] + block_size - end_size}) {
+      check(CALL(cuMemcpyDtoH)(words.data(), at, end_size), "cuMemcpyDtoH");
       for (const std::uint32_t word : words) {
         if (word == number + i) continue;
         std::fprintf(stderr, "take_turns: block %zu holds %u, not %zu\n", i, word, number + i);
@@ -125,10 +126,18 @@ bool is_right(const std::vector<CUdeviceptr>& blocks, std::uint32_t number) {
   return true;
 }
 
-void write(const std::vector<CUdeviceptr>& blocks, std::uint32_t number) {
+void fill(const std::vector<CUdeviceptr>& blocks, std::uint32_t number) {
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     check(CALL(cuMemsetD32)(blocks[i], static_cast<unsigned>(number + i), block_size / 4),
           "cuMemsetD32");
+  }
+}
+
+void write_ends(const std::vector<CUdeviceptr>& blocks, std::uint32_t number) {
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    for (const CUdeviceptr at : {blocks[i], blocks[i] + block_size - end_size}) {
+      check(CALL(cuMemsetD32)(at, static_cast<unsigned>(number + i), end_size / 4), "cuMemsetD32");
+    }
   }
 }
 
@@ -150,11 +159,11 @@ int main(int count, char** words) {
   const auto first_hot = blocks.begin() + static_cast<std::ptrdiff_t>(cold_blocks);
   const std::vector<CUdeviceptr> cold{blocks.begin(), first_hot};
   blocks.erase(blocks.begin(), first_hot);
-  write(cold, 7);
-  write(blocks, 0);
+  fill(cold, 7);
+  fill(blocks, 0);
   for (int step = 1; step <= wanted.steps; ++step) {
     if (!is_right(blocks, static_cast<std::uint32_t>(step - 1) * 1000)) return 1;
-    write(blocks, static_cast<std::uint32_t>(step) * 1000);
+    write_ends(blocks, static_cast<std::uint32_t>(step) * 1000);
     std::this_thread::sleep_for(std::chrono::milliseconds(wanted.rest_ms));
   }
   if (!is_right(blocks, static_cast<std::uint32_t>(wanted.steps) * 1000)) return 1;
