@@ -9,6 +9,56 @@
 namespace cuvmm::test {
 namespace {
 
+// A graph that copies the first of two words to the second, perhaps once an event has occurred.
+class CopyGraph {
+ public:
+  explicit CopyGraph(const Kernels& kernels, CUevent event = nullptr) {
+    GIVEN(hooked().cuMemAlloc(&memory_, 8));
+    GIVEN(hooked().cuMemsetD32(memory_, 0, 2));
+    GIVEN(hooked().cuGraphCreate(&graph_, 0));
+    CUgraphNode wait = nullptr;
+    if (event != nullptr) {
+      GIVEN(hooked().cuGraphAddEventWaitNode(&wait, graph_, nullptr, 0, event));
+    }
+    std::uint64_t to = memory_ + 4;
+    std::uint64_t from = memory_;
+    unsigned words = 1;
+    void* parameters[] = {&to, &from, &words};
+    const CUDA_KERNEL_NODE_PARAMS launch{.func = kernels.copy_words,
+                                         .gridDimX = 1,
+                                         .gridDimY = 1,
+                                         .gridDimZ = 1,
+                                         .blockDimX = 1,
+                                         .blockDimY = 1,
+                                         .blockDimZ = 1,
+                                         .kernelParams = parameters};
+    CUgraphNode copy = nullptr;
+    GIVEN(hooked().cuGraphAddKernelNode(&copy, graph_, &wait, event != nullptr ? 1 : 0, &launch));
+    GIVEN(hooked().cuGraphInstantiateWithFlags(&exec_, graph_, 0));
+    GIVEN(hooked().cuCtxSynchronize_v2000());
+  }
+  ~CopyGraph() {
+    EXPECT_CUDA(hooked().cuGraphExecDestroy(exec_));
+    EXPECT_CUDA(hooked().cuGraphDestroy(graph_));
+    EXPECT_CUDA(hooked().cuMemFree(memory_));
+  }
+  CopyGraph(const CopyGraph&) = delete;
+  CopyGraph& operator=(const CopyGraph&) = delete;
+
+  CUgraphExec exec() const { return exec_; }
+  std::uint64_t from() const { return memory_; }
+  std::uint32_t copied() const {
+    std::uint32_t found[2] = {};
+    EXPECT_CUDA(hooked().cuMemcpyDtoH(found, memory_, sizeof found));
+    return found[1];
+  }
+
+ private:
+  CUdeviceptr memory_ = 0;
+  CUgraph graph_ = nullptr;
+  CUgraphExec exec_ = nullptr;
+};
+
 // The record must have been issued to the driver before the graph is.
 TEST(GraphsThatWaitForEvents, ComeAfterTheRecordsOfOtherClients) {
   const Deadline deadline;
@@ -19,48 +69,22 @@ TEST(GraphsThatWaitForEvents, ComeAfterTheRecordsOfOtherClients) {
   const GivenClient high{"high", 5};
   const HookedStream slow;
   const HookedStream stream;
-  CUdeviceptr memory = 0;
   CUevent event = nullptr;
-  CUgraph graph = nullptr;
-  CUgraphNode wait = nullptr;
-  CUgraphNode copy = nullptr;
-  CUgraphExec exec = nullptr;
-  ASSERT_CUDA(hooked().cuMemAlloc(&memory, 8));
-  ASSERT_CUDA(hooked().cuMemsetD32(memory, 0, 2));
-  ASSERT_CUDA(hooked().cuCtxSynchronize_v2000());
   ASSERT_CUDA(hooked().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-  ASSERT_CUDA(hooked().cuGraphCreate(&graph, 0));
-  ASSERT_CUDA(hooked().cuGraphAddEventWaitNode(&wait, graph, nullptr, 0, event));
-  std::uint64_t to = memory + 4;
-  std::uint64_t from = memory;
-  unsigned words = 1;
-  void* parameters[] = {&to, &from, &words};
-  const CUDA_KERNEL_NODE_PARAMS launch{.func = kernels.copy_words,
-                                       .gridDimX = 1,
-                                       .gridDimY = 1,
-                                       .gridDimZ = 1,
-                                       .blockDimX = 1,
-                                       .blockDimY = 1,
-                                       .blockDimZ = 1,
-                                       .kernelParams = parameters};
-  ASSERT_CUDA(hooked().cuGraphAddKernelNode(&copy, graph, &wait, 1, &launch));
-  ASSERT_CUDA(hooked().cuGraphInstantiateWithFlags(&exec, graph, 0));
-  low.bind();
-  for (int i = 0; i < 10; ++i) {
-    ASSERT_CUDA(launch_hooked(kernels.spin, slow.get(), std::uint64_t{3'000'000}));
+  {
+    const CopyGraph graph{kernels, event};
+    low.bind();
+    for (int i = 0; i < 10; ++i) {
+      ASSERT_CUDA(launch_hooked(kernels.spin, slow.get(), std::uint64_t{3'000'000}));
+    }
+    ASSERT_CUDA(launch_hooked(kernels.fill, slow.get(), graph.from(), 7u, 1u));
+    ASSERT_CUDA(hooked().cuEventRecord(event, slow));
+    high.bind();
+    ASSERT_CUDA(hooked().cuGraphLaunch(graph.exec(), stream));
+    ASSERT_CUDA(hooked().cuStreamSynchronize(stream));
+    EXPECT_EQ(graph.copied(), 7U) << "it was copied before the record that the graph waits for";
   }
-  ASSERT_CUDA(launch_hooked(kernels.fill, slow.get(), std::uint64_t{memory}, 7u, 1u));
-  ASSERT_CUDA(hooked().cuEventRecord(event, slow));
-  high.bind();
-  ASSERT_CUDA(hooked().cuGraphLaunch(exec, stream));
-  ASSERT_CUDA(hooked().cuStreamSynchronize(stream));
-  std::uint32_t found[2] = {};
-  ASSERT_CUDA(hooked().cuMemcpyDtoH(found, memory, sizeof found));
-  EXPECT_EQ(found[1], 7U) << "it was copied before the record that the graph waits for";
-  EXPECT_CUDA(hooked().cuGraphExecDestroy(exec));
-  EXPECT_CUDA(hooked().cuGraphDestroy(graph));
   EXPECT_CUDA(hooked().cuEventDestroy(event));
-  EXPECT_CUDA(hooked().cuMemFree(memory));
 }
 
 // The driver runs them one after the other, whatever streams they are launched in.
@@ -68,41 +92,15 @@ void expect_launches_in_order(const std::function<void()>& begin_second) {
   const Kernels kernels;
   const HookedStream first;
   const HookedStream second;
-  CUdeviceptr memory = 0;
-  CUgraph graph = nullptr;
-  CUgraphNode copy = nullptr;
-  CUgraphExec exec = nullptr;
-  ASSERT_CUDA(hooked().cuMemAlloc(&memory, 8));
-  ASSERT_CUDA(hooked().cuMemsetD32(memory, 0, 2));
-  ASSERT_CUDA(hooked().cuGraphCreate(&graph, 0));
-  std::uint64_t to = memory + 4;
-  std::uint64_t from = memory;
-  unsigned words = 1;
-  void* parameters[] = {&to, &from, &words};
-  const CUDA_KERNEL_NODE_PARAMS launch{.func = kernels.copy_words,
-                                       .gridDimX = 1,
-                                       .gridDimY = 1,
-                                       .gridDimZ = 1,
-                                       .blockDimX = 1,
-                                       .blockDimY = 1,
-                                       .blockDimZ = 1,
-                                       .kernelParams = parameters};
-  ASSERT_CUDA(hooked().cuGraphAddKernelNode(&copy, graph, nullptr, 0, &launch));
-  ASSERT_CUDA(hooked().cuGraphInstantiateWithFlags(&exec, graph, 0));
-  ASSERT_CUDA(hooked().cuCtxSynchronize_v2000());
+  const CopyGraph graph{kernels};
   const auto wait = [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds{100}); };
   ASSERT_CUDA(hooked().cuLaunchHostFunc(first, wait, nullptr));
-  ASSERT_CUDA(launch_hooked(kernels.fill, first.get(), std::uint64_t{memory}, 7u, 1u));
-  ASSERT_CUDA(hooked().cuGraphLaunch(exec, first));
+  ASSERT_CUDA(launch_hooked(kernels.fill, first.get(), graph.from(), 7u, 1u));
+  ASSERT_CUDA(hooked().cuGraphLaunch(graph.exec(), first));
   begin_second();
-  ASSERT_CUDA(hooked().cuGraphLaunch(exec, second));
+  ASSERT_CUDA(hooked().cuGraphLaunch(graph.exec(), second));
   ASSERT_CUDA(hooked().cuStreamSynchronize(second));
-  std::uint32_t found[2] = {};
-  ASSERT_CUDA(hooked().cuMemcpyDtoH(found, memory, sizeof found));
-  EXPECT_EQ(found[1], 7U);
-  EXPECT_CUDA(hooked().cuGraphExecDestroy(exec));
-  EXPECT_CUDA(hooked().cuGraphDestroy(graph));
-  EXPECT_CUDA(hooked().cuMemFree(memory));
+  EXPECT_EQ(graph.copied(), 7U);
 }
 
 TEST(LaunchesOfOneGraph, KeepTheirOrderBetweenClients) {
