@@ -81,8 +81,9 @@ void Issuer::abandon_lanes() {
   for (LaneState& state : lane_states_) state.lane->abandon();
 }
 
-// Spins for a moment, since work often comes soon, then sleeps; only briefly while something is in
-// flight or waiting.
+// Spins for a moment, since work often comes soon, then sleeps. While operations wait for the
+// device it looks again soon, later the longer nothing has happened: a small part of what they have
+// waited for already.
 void Issuer::rest(std::uint32_t& idle) {
   if (++idle < looks_before_sleep && waiting_.empty()) {
     spin_pause();
@@ -98,7 +99,9 @@ void Issuer::rest(std::uint32_t& idle) {
                     [](const LaneState& state) { return state.lane->first() != nullptr; }));
   if (nothing_came) {
     const bool is_busy = !waiting_.empty() || !flying_.empty() || batch_.lane != nullptr;
-    const Duration nap = !waiting_.empty()                ? Duration{5}
+    const std::uint64_t quiet_us = (now_ns() - progress_at_) / 1000;
+    const Duration nap = !waiting_.empty()
+                             ? Duration{std::clamp<std::uint64_t>(quiet_us / 64, 5, 500)}
                          : idle < 10 * looks_before_sleep ? Duration{50}
                                                           : Duration{2'000};
     wait_while(sleeps_, 1, is_busy ? nap : Duration{1'000'000});

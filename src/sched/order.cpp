@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/order.hpp"
 
-#include <algorithm>
-
 namespace cuvmm {
 namespace {
 
@@ -43,31 +41,14 @@ void Order::submitted(const Request& request, QueuePosition position, QueuePosit
   if (request.graph != nullptr) order_launch(request.graph, position, after);
 }
 
-// An instance may be destroyed once its last launch has been issued, and its handle reused.
 void Order::order_launch(CUgraphExec graph, QueuePosition position, QueuePositions& after) {
-  if (launches_.size() >= forget_launches_at_) {
-    std::erase_if(launches_, [](const auto& known) { return unissued(known.second).empty(); });
-    forget_launches_at_ = std::max(few_graphs, 2 * launches_.size());
-  }
   QueuePositions& launches = launches_[graph];
   add(after, launches, position.lane);
   note(launches, position);
 }
 
-std::vector<QueuePosition> Order::launches_of(CUgraphExec graph) const {
-  const auto found = launches_.find(graph);
-  return found == launches_.end() ? QueuePositions{} : unissued(found->second);
-}
-
-// Streams also end unseen, with their context or thread. Nothing need come after issued work.
-void Order::forget_issued_streams() {
-  std::erase_if(streams_, [](const auto& known) { return unissued(known.second).empty(); });
-  forget_at_ = std::max(few_streams, 2 * streams_.size());
-}
-
 void Order::order_stream(const Request& request, QueuePosition position, QueuePositions& after) {
   const StreamState& stream = *request.stream;
-  if (streams_.size() >= forget_at_) forget_issued_streams();
   QueuePositions& own = streams_[stream.id];
   add(after, own, position.lane);
   note(own, position);
@@ -100,9 +81,7 @@ void Order::order_event(const Request& request, QueuePosition position, QueuePos
 
 // The legacy stream includes the work of every stream that synchronizes with it.
 std::vector<QueuePosition> Order::of_stream(const StreamState& stream) const {
-  QueuePositions found;
-  const auto own = streams_.find(stream.id);
-  if (own != streams_.end()) add(found, own->second, nullptr);
+  QueuePositions found = streams_.unissued_of(stream.id);
   const auto context = contexts_.find(stream.context);
   if (context != contexts_.end() && stream.kind == StreamKind::Legacy) {
     add(found, context->second.blocking, nullptr);

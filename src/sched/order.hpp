@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <unordered_map>
 #include <vector>
 
@@ -27,7 +28,9 @@ class Order {
   std::vector<QueuePosition> of_event(CUevent event) const;  // its last record
   std::vector<QueuePosition> users_of(CUevent event) const;  // its last record and its waits
   std::vector<QueuePosition> of_context(CUcontext context) const;
-  std::vector<QueuePosition> launches_of(CUgraphExec graph) const;
+  std::vector<QueuePosition> launches_of(CUgraphExec graph) const {
+    return launches_.unissued_of(graph);
+  }
   // Graph launches: they may record events without cuvmm seeing it.
   std::vector<QueuePosition> of_graphs() const { return unissued(graphs_); }
 
@@ -56,22 +59,42 @@ class Order {
     QueuePositions all;
   };
 
+  // The latest operations by key. Keys end unseen (streams with their context or thread, graphs
+  // and their handles once their last launch is issued), and nothing need come after issued work:
+  // when the map has doubled, keys without unissued operations go.
+  template <typename Key>
+  class ByKey {
+   public:
+    QueuePositions& operator[](Key key) {
+      if (known_.size() >= forget_at_) {
+        std::erase_if(known_, [](const auto& known) { return unissued(known.second).empty(); });
+        forget_at_ = std::max(few, 2 * known_.size());
+      }
+      return known_[key];
+    }
+    QueuePositions unissued_of(Key key) const {
+      const auto found = known_.find(key);
+      return found == known_.end() ? QueuePositions{} : unissued(found->second);
+    }
+    void erase(Key key) { known_.erase(key); }
+
+   private:
+    static constexpr std::size_t few = 64;
+    std::unordered_map<Key, QueuePositions> known_;
+    std::size_t forget_at_ = few;
+  };
+
   static void note(QueuePositions& positions, QueuePosition position);
   static void add(QueuePositions& after, const QueuePositions& positions, const Lane* own);
   static QueuePositions unissued(const QueuePositions& positions);
-  void forget_issued_streams();
   void order_stream(const Request& request, QueuePosition position, QueuePositions& after);
   void order_event(const Request& request, QueuePosition position, QueuePositions& after);
   void order_launch(CUgraphExec graph, QueuePosition position, QueuePositions& after);
 
-  static constexpr std::size_t few_streams = 64;
-  static constexpr std::size_t few_graphs = 64;
-  std::unordered_map<StreamId, QueuePositions> streams_;
-  std::size_t forget_at_ = few_streams;  // the size of streams_ at which issued ones are forgotten
+  ByKey<StreamId> streams_;
   std::unordered_map<CUevent, OfEvent> events_;
   std::unordered_map<CUcontext, OfContext> contexts_;
-  std::unordered_map<CUgraphExec, QueuePositions> launches_;
-  std::size_t forget_launches_at_ = few_graphs;
+  ByKey<CUgraphExec> launches_;
   QueuePositions graphs_;
 };
 

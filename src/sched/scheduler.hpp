@@ -129,6 +129,11 @@ class Scheduler {
     Lane::publish(operation);
     issuer_of(lane.device())->look_at(lane, number);
   }
+  template <typename Question>
+  auto ask(Question question) const {
+    const Holding holding{lock_};
+    return question(order_);
+  }
   void wait_for(const QueuePosition& position);
   void wait_for(const std::vector<QueuePosition>& positions) {
     for (const QueuePosition& position : positions) wait_for(position);

@@ -9,12 +9,7 @@
 namespace cuvmm {
 
 void Scheduler::settle_stream(const StreamState& stream) {
-  std::vector<QueuePosition> positions;
-  {
-    const Holding holding{lock_};
-    positions = order_.of_stream(stream);
-  }
-  wait_for(positions);
+  wait_for(ask([&](const Order& order) { return order.of_stream(stream); }));
   wait_for_marks();
 }
 
@@ -25,49 +20,26 @@ void Scheduler::wait_for_marks() {
 }
 
 void Scheduler::settle_before_work_on(const StreamState& stream) {
-  std::vector<QueuePosition> positions;
-  {
-    const Holding holding{lock_};
-    positions = order_.before_work_on(stream);
-  }
-  wait_for(positions);
+  wait_for(ask([&](const Order& order) { return order.before_work_on(stream); }));
 }
 
 void Scheduler::settle_event(CUevent event, bool with_waits) {
-  std::vector<QueuePosition> positions;
-  {
-    const Holding holding{lock_};
-    positions = with_waits ? order_.users_of(event) : order_.of_event(event);
-  }
-  wait_for(positions);
+  wait_for(ask([=](const Order& order) {
+    return with_waits ? order.users_of(event) : order.of_event(event);
+  }));
 }
 
 void Scheduler::settle_context(CUcontext context) {
-  std::vector<QueuePosition> positions;
-  {
-    const Holding holding{lock_};
-    positions = order_.of_context(context);
-  }
-  wait_for(positions);
+  wait_for(ask([&](const Order& order) { return order.of_context(context); }));
   wait_for_marks();
 }
 
 void Scheduler::settle_graphs() {
-  std::vector<QueuePosition> positions;
-  {
-    const Holding holding{lock_};
-    positions = order_.of_graphs();
-  }
-  wait_for(positions);
+  wait_for(ask([](const Order& order) { return order.of_graphs(); }));
 }
 
 void Scheduler::settle_launches_of(CUgraphExec graph) {
-  std::vector<QueuePosition> positions;
-  {
-    const Holding holding{lock_};
-    positions = order_.launches_of(graph);
-  }
-  wait_for(positions);
+  wait_for(ask([&](const Order& order) { return order.launches_of(graph); }));
 }
 
 std::vector<QueuePosition> Scheduler::last_of_all_lanes() const {
@@ -89,18 +61,15 @@ bool Scheduler::settle_all(std::uint64_t until) {
 }
 
 bool Scheduler::has_unissued(const StreamState& stream) const {
-  const Holding holding{lock_};
-  return !order_.of_stream(stream).empty();
+  return !ask([&](const Order& order) { return order.of_stream(stream); }).empty();
 }
 
 bool Scheduler::has_unissued(CUevent event) const {
-  const Holding holding{lock_};
-  return !order_.of_event(event).empty();
+  return !ask([&](const Order& order) { return order.of_event(event); }).empty();
 }
 
 CUcontext Scheduler::context_of(CUevent event) const {
-  const Holding holding{lock_};
-  return order_.context_of(event);
+  return ask([=](const Order& order) { return order.context_of(event); });
 }
 
 void Scheduler::event_began(CUevent event, CUcontext context) {
