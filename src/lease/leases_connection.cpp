@@ -112,6 +112,7 @@ void Leases::listen() {
     pollfd seen{.fd = socket_.number(), .events = POLLIN, .revents = 0};
     if (seen.fd < 0) return;
     if (share::poll_files({&seen, 1}, 1000) <= 0) continue;
+    if (!socket_.is_open()) return;  // the program closed it meanwhile, and may use its number
     const share::ReceivedBytes received = share::receive_bytes(seen.fd, packet, MSG_DONTWAIT);
     const ssize_t got = received.size;
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;

@@ -101,6 +101,33 @@ TEST(LeasedBudgets, HearTheServiceUnderALimitOfNoDescriptors) {
   }
 }
 
+// The number of this process's end of its connection to a socket at that path.
+int connection_to(const std::string& path) {
+  for (int number = 0; number < 1024; ++number) {
+    sockaddr_un peer{};
+    socklen_t size = sizeof peer;
+    const bool has_peer = ::getpeername(number, reinterpret_cast<sockaddr*>(&peer), &size) == 0;
+    if (has_peer && peer.sun_family == AF_UNIX && path == peer.sun_path) return number;
+  }
+  return -1;
+}
+
+TEST(LeasedBudgets, ReadNothingFromAFileThatHasTheNumberOfTheirSocket) {
+  LeasedWorld world;
+  world.begin();
+  const int number = connection_to(world.service.path());
+  ASSERT_GE(number, 0);
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, ends), 0);
+  ASSERT_EQ(::send(ends[1], "mine", 4, 0), 4);
+  ASSERT_EQ(::dup2(ends[0], number), number);
+  world.service.hang_up();  // wakes the thread
+  EXPECT_TRUE(comes_true([&] { return world.service.is_called(); })) << "it connects anew";
+  char taken[8];
+  EXPECT_EQ(::recv(number, taken, sizeof taken, 0), 4);
+  for (const int file : {number, ends[0], ends[1]}) ::close(file);
+}
+
 TEST(LeasedBudgets, FollowTheServicesLimit) {
   LeasedWorld world;
   world.begin(16 * MiB);
