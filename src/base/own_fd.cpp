@@ -10,19 +10,20 @@ namespace {
 
 constexpr int mark_signal = 61;  // no program is likely to have chosen the same one
 
-// Preserve errno, since closing a descriptor on an error path must not change it.
-bool mark(int number) {
-  const int kept = errno;
-  const bool is_marked = ::fcntl(number, F_SETSIG, mark_signal) == 0;
-  errno = kept;
-  return is_marked;
-}
-
+// Preserves errno, since closing a descriptor on an error path must not change it.
 bool has_mark(int number) {
   const int kept = errno;
   const int signal = ::fcntl(number, F_GETSIG);
   errno = kept;
   return signal == mark_signal;
+}
+
+// False if the system refuses to set the mark, or to read it.
+bool mark(int number) {
+  const int kept = errno;
+  const bool is_set = ::fcntl(number, F_SETSIG, mark_signal) == 0;
+  errno = kept;
+  return is_set && has_mark(number);
 }
 
 }  // namespace

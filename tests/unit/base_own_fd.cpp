@@ -8,7 +8,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <thread>
+
 #include "base/fork_closed.hpp"
+#include "support/refused_system_call.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -31,6 +34,19 @@ TEST(OwnFd, IsNoLongerOpenOnceItsNumberIsAnotherFileOfTheSameKind) {
   own.close();
   EXPECT_TRUE(is_open(number)) << "it is the program's now";
   ::close(number);
+}
+
+TEST(OwnFd, StaysOpenWhereMarksCannotBeSetOrRead) {
+  for (const unsigned refused : {F_SETSIG, F_GETSIG}) {
+    bool can_refuse = false;
+    bool stays_open = false;
+    std::thread{[&] {
+      can_refuse = refuse_fcntl(refused);
+      stays_open = OwnFd{given_eventfd()}.is_open();
+    }}.join();
+    if (!can_refuse) GTEST_SKIP() << "no system call can be refused here";
+    EXPECT_TRUE(stays_open) << refused;
+  }
 }
 
 TEST(OwnFd, ClosesItsOwnFile) {
