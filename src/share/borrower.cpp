@@ -117,9 +117,11 @@ Result<Borrower::Held> Borrower::bring(const IpcHandle& handle, CUcontext contex
   return held;
 }
 
+// The program may have closed the connection with all other files, so a new one is tried too.
 Result<Imported> Borrower::fetch(const IpcHandle& handle, Held& held, Deadline until) {
   Owner& owner = *held.owner;
   Holding holding{owner.lock};
+  const bool was_connected = owner.session.has_value();
   auto imported = [&]() -> Result<Imported> {
     if (!owner.answers) return other_side_has_gone("open memory of another process");
     TRY(owner.connect(handle, until));
@@ -135,8 +137,11 @@ Result<Imported> Borrower::fetch(const IpcHandle& handle, Held& held, Deadline u
   }();
   const bool is_there = owner.session.has_value() && owner.answers;
   holding.unlock();
-  if (!is_there) forget(held.owner);
-  return imported;
+  if (is_there) return imported;
+  forget(held.owner);
+  if (!was_connected || imported.ok()) return imported;
+  held.owner = owner_of(handle);
+  return fetch(handle, held, until);
 }
 
 // Unmaps first: after the release the memory may belong to someone else.

@@ -66,8 +66,21 @@ std::size_t Host::grants() const {
   return count;
 }
 
+// The program may have closed the socket with all other files. New importers find the new one.
+void Host::listen_again() {
+  if (listening_.socket().is_open() || process_ != ::getpid()) return;
+  { const ListeningSocket closed = std::move(listening_); }  // removes its file
+  auto listening = ListeningSocket::open(settings_.path, settings_.replace);
+  if (listening.ok()) {
+    listening_ = std::move(*listening);
+  } else {
+    CUVMM_LOG_RARELY(Warning, "%s; new importers are refused", listening.error().text().c_str());
+  }
+}
+
 Result<std::optional<HostEvent>> Host::wait(Deadline until, int also) {
   refresh_files();
+  listen_again();
   while (events_.empty()) {
     std::vector<pollfd> waited{{listening_.socket().number(), POLLIN, 0}, {also, POLLIN, 0}};
     std::vector<PeerId> ids;

@@ -78,6 +78,7 @@ class Host {
 
   void refuse_importers_without_grants();
   void refresh_files();
+  void listen_again();
   void accept_all();
   void accept_one(Fd socket);
   Result<void> serve(PeerId id, Peer& peer);
@@ -91,6 +92,7 @@ class Host {
   void add(HostEvent event) { events_.push_back(event); }
 
   const HostSettings settings_;
+  const pid_t process_ = ::getpid();
   ListeningSocket listening_;
   Peers peers_;
   std::size_t known_ = 0;

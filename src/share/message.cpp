@@ -157,6 +157,10 @@ std::span<const std::byte> encode(const Message& message, std::span<std::byte> r
   return room.first(header.size() + body.size());
 }
 
+std::size_t descriptors_of(std::span<const std::byte> packet) {
+  return packet.size() < sizeof(Header) ? 0 : taken<Header>(packet).descriptors;
+}
+
 Result<Message> decode(std::span<const std::byte> packet, std::size_t descriptors) {
   if (packet.size() < sizeof(Header) || packet.size() > longest_packet) {
     return wrong("a message of the wrong length");

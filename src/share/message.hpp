@@ -102,6 +102,9 @@ inline constexpr std::size_t longest_packet = 32 + most_descriptors * sizeof(Siz
 // Encodes a message into `room`, which has longest_packet bytes, and returns the part used.
 std::span<const std::byte> encode(const Message& message, std::span<std::byte> room);
 
+// How many descriptors the sender says came with a packet.
+std::size_t descriptors_of(std::span<const std::byte> packet);
+
 // Decodes and fully validates a packet: lengths, ranges, and the number of descriptors that came
 // with it. NotAvailable if the sender has another version; InvalidArgument for any other defect.
 Result<Message> decode(std::span<const std::byte> packet, std::size_t descriptors);

@@ -31,6 +31,19 @@ std::vector<Fd> take_descriptors(msghdr& packet) {
   return taken;
 }
 
+// The kernel passes on the first descriptors, as many as the process may still open.
+Result<Packet> chunks_received(std::span<const std::byte> bytes, std::vector<Fd> descriptors) {
+  constexpr const char* doing = "receive chunks";
+  if (descriptors.empty()) {
+    return Error{.kind = ErrorKind::SystemFailed, .system_code = EMFILE, .doing = doing};
+  }
+  Message message = TRY(decode(bytes, descriptors_of(bytes)));
+  auto* const chunks = std::get_if<Chunks>(&message);
+  if (chunks == nullptr) return Error::invalid(doing, "other descriptors came");
+  chunks->sizes.resize(descriptors.size());
+  return Packet{std::move(message), std::move(descriptors)};
+}
+
 }  // namespace
 
 ssize_t send_bytes(int socket, std::span<const std::byte> bytes, std::span<const int> descriptors,
@@ -63,7 +76,8 @@ ReceivedBytes receive_bytes(int socket, std::span<std::byte> room, int flags) {
   ReceivedBytes received{.size = ::recvmsg(socket, &packet, flags | MSG_CMSG_CLOEXEC)};
   if (received.size < 0) return received;
   received.descriptors = take_descriptors(packet);
-  received.is_cut_off = (packet.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
+  received.is_cut_off = (packet.msg_flags & MSG_TRUNC) != 0;
+  received.lacks_descriptors = (packet.msg_flags & MSG_CTRUNC) != 0;
   return received;
 }
 
@@ -123,8 +137,11 @@ Result<Packet> receive(const Fd& socket, Deadline until) {
     }
     if (got == 0) return other_side_has_gone(doing);
     if (received.is_cut_off) return Error::invalid(doing, "it was cut off");
-    Message message = TRY(
-        decode(std::span{room}.first(static_cast<std::size_t>(got)), received.descriptors.size()));
+    const auto bytes = std::span{room}.first(static_cast<std::size_t>(got));
+    if (received.lacks_descriptors) {
+      return chunks_received(bytes, std::move(received.descriptors));
+    }
+    Message message = TRY(decode(bytes, received.descriptors.size()));
     return Packet{std::move(message), std::move(received.descriptors)};
   }
 }

@@ -20,6 +20,7 @@ ssize_t send_bytes(int socket, std::span<const std::byte> bytes, std::span<const
 struct ReceivedBytes {
   ssize_t size = -1;
   bool is_cut_off = false;
+  bool lacks_descriptors = false;  // this process could not take them all
   std::vector<Fd> descriptors = {};
 };
 ReceivedBytes receive_bytes(int socket, std::span<std::byte> room, int flags);
@@ -35,7 +36,8 @@ Result<void> send(const Fd& socket, const Message& message, std::span<const int>
                   Deadline until);
 
 // The next packet. TimedOut if none arrives by the deadline. A malformed packet is an Error, and
-// the descriptors that came with it are closed.
+// the descriptors that came with it are closed. A process that has few descriptors left receives
+// only the first chunks of a Chunks message.
 Result<Packet> receive(const Fd& socket, Deadline until);
 
 // poll(2), but not an error if the system refuses it, as it does once the program has lowered its

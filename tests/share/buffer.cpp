@@ -3,6 +3,7 @@
 #include "share/buffer.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,6 +36,11 @@ class ShareBuffer : public DriverContract {
 int open_descriptors_once_exported(const Buffer& buffer) {
   for (std::size_t i = 0; i < buffer.chunk_count(); ++i) NEEDED(buffer.export_fd(i));
   return open_descriptors();
+}
+
+rlim_t lowest_free_descriptor() {
+  const Fd next{::dup(STDERR_FILENO)};
+  return static_cast<rlim_t>(next.number());
 }
 
 // An importer that fetches every chunk of this many grants, and releases each.
@@ -100,6 +106,34 @@ TEST_F(ShareBuffer, KeepsAnEighthOfTheDescriptorsThatTheProcessMayOpen) {
   EXPECT_EQ(open_descriptors() - before, 20);
 }
 
+TEST_F(ShareBuffer, IsFetchedInPartsByAProcessThatHasFewDescriptorsLeft) {
+  constexpr std::uint32_t chunks = 24;
+  const Buffer buffer = given_buffer(chunks);
+  grant_to_importer(place.socket(), buffer, 1);  // the exporter opens its own here
+  const auto host = NEEDED(Host::open(host_settings(place.socket())));
+  std::uint32_t fetched = 0;
+  int fetches = 0;
+  std::thread importer{[&] {
+    auto session = NEEDED(Session::connect(place.socket(), test_token(), in_time()));
+    const Grant grant = NEEDED(session.receive(in_time()));
+    const LoweredLimit limit{RLIMIT_NOFILE, lowest_free_descriptor() + 10};
+    for (; fetched < chunks; ++fetches) {
+      const auto batch = session.fetch(grant, fetched, in_time());
+      if (!batch.ok()) break;
+      EXPECT_EQ(batch->sizes.size(), batch->descriptors.size());
+      fetched += static_cast<std::uint32_t>(batch->sizes.size());
+    }
+    const LoweredLimit nothing{RLIMIT_NOFILE, 0};
+    EXPECT_EQ(session.fetch(grant, 0, in_time()).error().system_code, EMFILE);
+  }};
+  NEEDED(host->grant(event_of(*host, What::Came).peer,
+                     NEEDED(buffer.grant(0, chunks, GrantAccess::ReadWrite))));
+  serve_until_all_left(*host);
+  importer.join();
+  EXPECT_EQ(fetched, chunks);
+  EXPECT_GT(fetches, 1);
+}
+
 TEST_F(ShareBuffer, KeepsNoDescriptorsAfterItsEnd) {
   const std::string held = held_by_the_process();
   const int without = open_descriptors();
@@ -138,6 +172,30 @@ TEST_F(ShareBuffer, LeavesAForkedChildNoDescriptor) {
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+// As a program does that closes every file it does not know.
+void close_listening_sockets() {
+  for (int number = 3; number < 1024; ++number) {
+    int listens = 0;
+    socklen_t size = sizeof listens;
+    const bool is_socket = ::getsockopt(number, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0;
+    if (is_socket && listens != 0) ::close(number);
+  }
+}
+
+TEST_F(ShareBuffer, IsGrantedToNewImportersAfterTheProgramHasClosedTheSocket) {
+  const Buffer buffer = given_buffer(2);
+  const auto host = NEEDED(Host::open(host_settings(place.socket())));
+  close_listening_sockets();
+  EXPECT_FALSE(NEEDED(host->wait(Deadline{})).has_value());
+  std::atomic<int> failures{0};
+  std::thread importer = importer_of(place.socket(), 1, failures);
+  NEEDED(host->grant(event_of(*host, What::Came).peer,
+                     NEEDED(buffer.grant(0, 2, GrantAccess::ReadWrite))));
+  serve_until_all_left(*host);
+  importer.join();
+  EXPECT_EQ(failures, 0);
 }
 
 TEST_F(ShareBuffer, ThatCannotBeExportedIsRefusedAndGrantedLater) {

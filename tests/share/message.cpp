@@ -23,7 +23,7 @@ Bytes encoded(const Message& message) {
   return {bytes.begin(), bytes.end()};
 }
 
-std::size_t descriptors_of(const Message& message) {
+std::size_t chunks_of(const Message& message) {
   const auto* chunks = std::get_if<Chunks>(&message);
   return chunks != nullptr ? chunks->sizes.size() : 0;
 }
@@ -50,7 +50,7 @@ std::vector<Message> one_of_each() {
 TEST(ShareMessage, RoundTrips) {
   for (const Message& message : one_of_each()) {
     const Bytes bytes = encoded(message);
-    const auto read = decode(bytes, descriptors_of(message));
+    const auto read = decode(bytes, chunks_of(message));
     ASSERT_TRUE(read.ok()) << message.index() << ": " << said(read);
     EXPECT_EQ(read->index(), message.index());
     EXPECT_EQ(encoded(*read), bytes);
@@ -61,7 +61,7 @@ TEST(ShareMessage, RoundTrips) {
 TEST(ShareMessage, OfAnyOtherLengthIsRefused) {
   for (const Message& message : one_of_each()) {
     const Bytes bytes = encoded(message);
-    const std::size_t descriptors = descriptors_of(message);
+    const std::size_t descriptors = chunks_of(message);
     for (std::size_t length = 0; length < bytes.size(); ++length) {
       EXPECT_FALSE(decode(std::span{bytes}.first(length), descriptors).ok()) << length;
     }
@@ -74,7 +74,7 @@ TEST(ShareMessage, OfAnyOtherLengthIsRefused) {
 TEST(ShareMessage, WithMoreOrFewerDescriptorsThanItSaysIsRefused) {
   for (const Message& message : one_of_each()) {
     const Bytes bytes = encoded(message);
-    EXPECT_FALSE(decode(bytes, descriptors_of(message) + 1).ok());
+    EXPECT_FALSE(decode(bytes, chunks_of(message) + 1).ok());
   }
   const Message chunks = Chunks{.grant = 1, .first = 0, .sizes = {MiB}};
   EXPECT_FALSE(decode(encoded(chunks), 0).ok());
@@ -101,7 +101,7 @@ TEST(ShareMessage, ThatGrantsBeyondItsChunksIsRefused) {
 void expect_sound(std::span<const std::byte> bytes, std::size_t descriptors) {
   const auto read = decode(bytes, descriptors);
   if (!read.ok()) return;
-  EXPECT_EQ(descriptors_of(*read), descriptors);
+  EXPECT_EQ(chunks_of(*read), descriptors);
   EXPECT_EQ(encoded(*read), Bytes(bytes.begin(), bytes.end()));
 }
 
