@@ -18,6 +18,7 @@ Answer Memory::free(CUdeviceptr address) {
   if (address == 0) return std::nullopt;
   const auto found = held_.find_start(address);
   if (!found) return held_.find_holder(address) ? Answer{CUDA_ERROR_INVALID_VALUE} : std::nullopt;
+  if (const CUresult lost = work_.error_of_lost_context(); lost != CUDA_SUCCESS) return lost;
   if (found->facts.served == Served::Imported) return CUDA_ERROR_INVALID_VALUE;
   if (found->facts.served != Served::StreamOrdered) return free_blocking(*found);
   const CUcontext current = current_context(dependencies_.driver);
@@ -91,6 +92,7 @@ Answer Memory::free_ordered(CUdeviceptr address, StreamName stream) {
   if (address == 0) return std::nullopt;
   const auto found = held_.find_start(address);
   if (!found) return held_.find_holder(address) ? Answer{CUDA_ERROR_INVALID_VALUE} : std::nullopt;
+  if (const CUresult lost = work_.error_of_lost_context(); lost != CUDA_SUCCESS) return lost;
   if (found->facts.served == Served::Imported) return CUDA_ERROR_INVALID_VALUE;
   if (work_.is_capturing(stream)) return std::nullopt;
   StreamState* state = dependencies_.clock.table().find(stream);

@@ -32,6 +32,14 @@ CUresult ProgramWork::wait_for_the_current_context() {
                                : free_as_the_driver_does();
 }
 
+CUresult ProgramWork::error_of_lost_context() const {
+  if (!has_lost_a_context()) return CUDA_SUCCESS;
+  std::size_t free = 0;
+  std::size_t total = 0;
+  const CUresult answer = dependencies_.driver.cuMemGetInfo(&free, &total);
+  return is_sticky(answer) ? answer : CUDA_SUCCESS;
+}
+
 // Waits without a time limit, as the driver does.
 Result<void> ProgramWork::wait_for(ContextMemory& context) {
   const std::uint64_t note = dependencies_.submission_epoch.take();

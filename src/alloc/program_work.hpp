@@ -24,6 +24,8 @@ class ProgramWork {
   // to the driver, so that the program gets the error wherever it would natively.
   void context_is_lost() { context_is_lost_.store(true, std::memory_order_relaxed); }
   bool has_lost_a_context() const { return context_is_lost_.load(std::memory_order_relaxed); }
+  // The error that the driver gives to every call in the current context, if that one is lost.
+  CUresult error_of_lost_context() const;
 
   // Waits until all work of the context is done, or returns the driver's error.
   Result<void> wait_for(CUcontext context);

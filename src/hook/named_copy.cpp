@@ -47,7 +47,7 @@ bool NamedCopy::may_name(CUdeviceptr address) {
   const bool is_others = owner != nullptr && owner->context() != current_;
   const bool is_work = traits_.is_submitted && !is_empty_;
   if (is_others && is_work && stream_.is_legacy()) join_.add(owner->context());
-  if (traits_.is_set) return memory.contexts().may_use(*held);
+  if (traits_.is_set) return is_empty_ || memory.contexts().may_use(*held);
   memory.contexts().let_reach(*held, devices_);
   return true;
 }

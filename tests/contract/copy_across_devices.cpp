@@ -116,6 +116,37 @@ TEST_F(CopyAcrossDevices, BothEndsMayLieOnTheOtherDevice) {
   EXPECT_EQ(first_word_of(more->address()), 5U);
 }
 
+// It belongs to no context.
+TEST_F(CopyAcrossDevices, TheOtherEndMayBeMemoryOfAPool) {
+  const GivenStream stream;
+  CUdeviceptr pooled = 0;
+  ASSERT_CUDA(driver().cuMemAllocAsync(&pooled, copied, stream));
+  EXPECT_CUDA(driver().cuMemcpyDtoDAsync(pooled, memory->address(), copied, stream));
+  EXPECT_CUDA(driver().cuMemcpyAsync(more->address(), pooled, copied, stream));
+  EXPECT_CUDA(driver().cuStreamSynchronize(stream));
+  EXPECT_EQ(first_word_of(more->address()), 7U);
+  EXPECT_CUDA(driver().cuMemFreeAsync(pooled, stream));
+}
+
+TEST_F(CopyAcrossDevices, ItsStreamMayBeOfTheOtherDevice) {
+  GIVEN(driver().cuCtxPushCurrent(its_context));
+  const GivenStream stream;
+  CUcontext left = nullptr;
+  GIVEN(driver().cuCtxPopCurrent(&left));
+  std::vector<std::uint32_t> back(copied / 4);
+  EXPECT_CUDA(driver().cuMemcpyHtoDAsync(memory->address(), host.data(), copied, stream));
+  EXPECT_CUDA(driver().cuMemcpyDtoDAsync(own->address(), memory->address(), copied, stream));
+  EXPECT_CUDA(driver().cuMemcpyDtoHAsync(back.data(), memory->address(), copied, stream));
+  EXPECT_CUDA(driver().cuStreamSynchronize(stream));
+  EXPECT_EQ(back, host);
+  EXPECT_EQ(first_word_of(own->address()), 3U);
+}
+
+TEST_F(CopyAcrossDevices, ASetOfNoBytesIsAccepted) {
+  EXPECT_CUDA(driver().cuMemsetD8(memory->address(), 1, 0));
+  EXPECT_CUDA(driver().cuMemsetD32Async(memory->address(), 1, 0, legacy_stream));
+}
+
 TEST_F(CopyAcrossDevices, RowsAreCopiedToo) {
   CUDA_MEMCPY2D rows{};
   rows.srcMemoryType = CU_MEMORYTYPE_HOST;

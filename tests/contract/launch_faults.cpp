@@ -107,6 +107,33 @@ CHILD_ROLE(does_not_run_work_behind_a_fault) {
   EXPECT_FALSE(called);
 }
 
+// Programs may learn of the fault from their frees.
+CHILD_ROLE(frees_in_a_lost_context) {
+  make_context_current();
+  const Kernels& kernels = kernels_of_a_lost_context();
+  CUstream stream = nullptr;
+  GIVEN(driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CUdeviceptr blocking = 0;
+  GIVEN(driver().cuMemAlloc(&blocking, 1 * MiB));
+  const CUdeviceptr ordered = given_async(1 * MiB, stream);
+  const CUdeviceptr more = given_async(1 * MiB, stream);
+  GIVEN(driver().cuStreamSynchronize(stream));
+  CUdeviceptr address = 0;
+  GIVEN(driver().cuMemAddressReserve(&address, granularity(), 0, 0, 0));
+  GIVEN(launch(kernels.fill, stream, address, std::uint32_t{1}, std::uint32_t{4}));
+
+  constexpr CUresult fault = CUDA_ERROR_ILLEGAL_ADDRESS;
+  EXPECT_ANSWER(fault, driver().cuStreamSynchronize(stream));
+  EXPECT_ANSWER(fault, driver().cuMemFreeAsync(ordered, stream));
+  EXPECT_ANSWER(fault, driver().cuMemFree(more));
+  EXPECT_ANSWER(fault, driver().cuMemFreeAsync(blocking, stream));
+  EXPECT_ANSWER(fault, driver().cuMemFree(blocking));
+}
+
+TEST_F(LaunchFaults, FreesInALostContextReportTheFault) {
+  EXPECT_EQ(run_child("frees_in_a_lost_context"), 0);
+}
+
 TEST_F(LaunchFaults, WritingToReservedAddressesLosesTheContext) {
   EXPECT_EQ(run_child("writes_to_reserved_addresses"), 0);
 }

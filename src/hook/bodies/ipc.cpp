@@ -35,8 +35,10 @@ CUresult open(const Forward<call>& forward, CUdeviceptr* address, const CUipcMem
 
 CUVMM_HOOK(cuIpcGetMemHandle, CUipcMemHandle* handle, CUdeviceptr address) {
   const auto handle_of = [&](LegacyIpc& ipc) -> Answer {
-    const Serving& serving = *forward.engine().serving();
+    Serving& serving = *forward.engine().serving();
     if (current_context(forward.engine().driver()) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+    const CUresult lost = serving.memory.work().error_of_lost_context();
+    if (lost != CUDA_SUCCESS) return lost;
     const auto held = serving.memory.find(address);
     if (held && is_past_requested_size(*held, address)) return CUDA_ERROR_INVALID_VALUE;
     if (handle != nullptr && serving.program_chunks.contains(address)) {

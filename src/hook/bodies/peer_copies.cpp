@@ -16,21 +16,37 @@ struct PlainCopy {
 };
 
 struct Side {
-  CUcontext context = nullptr;
-  bool is_ours = false;
+  CUcontext context = nullptr;  // nullptr: it belongs to none
+  bool is_blocking = false;     // of ours
 };
 
-Side side(Serving& serving, const Driver& driver, CUdeviceptr address) {
+// The context of the copy's stream.
+CUcontext submitting_context(Serving& serving, const Driver& driver, StreamName stream) {
+  const StreamState* const known = serving.clock.table().find(stream);
+  return known != nullptr ? known->context : current_context(driver);
+}
+
+// Memory of a pool, or memory that the program maps itself, belongs to no context. The submitting
+// one stands for it on its device.
+Side side(Serving& serving, const Driver& driver, CUdeviceptr address, CUcontext submitting) {
   if (const auto held = serving.memory.find(address)) {
-    const ContextMemory* owner = held->context_memory();
-    return {.context = owner != nullptr ? owner->context() : nullptr, .is_ours = true};
+    if (const ContextMemory* const owner = held->context_memory()) {
+      return {.context = owner->context(), .is_blocking = true};
+    }
+    const bool is_here = device_of(driver, submitting) == held->device;
+    return {.context = is_here ? submitting : nullptr};
   }
-  Side theirs;
-  if (driver.cuPointerGetAttribute(&theirs.context, CU_POINTER_ATTRIBUTE_CONTEXT, address) !=
-      CUDA_SUCCESS) {
-    theirs.context = nullptr;
-  }
-  return theirs;
+  const auto ask = [&](auto& answer, CUpointer_attribute what) {
+    return driver.cuPointerGetAttribute(&answer, what, address) == CUDA_SUCCESS;
+  };
+  CUcontext context = nullptr;
+  if (ask(context, CU_POINTER_ATTRIBUTE_CONTEXT) && context != nullptr) return {.context = context};
+  unsigned kind = 0;
+  int device = 0;
+  const bool is_here =
+      ask(kind, CU_POINTER_ATTRIBUTE_MEMORY_TYPE) && kind == CU_MEMORYTYPE_DEVICE &&
+      ask(device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) && device_of(driver, submitting) == device;
+  return {.context = is_here ? submitting : nullptr};
 }
 
 // A copy made in the owner's context, but ordered as if it were on the caller's stream: after that
@@ -78,10 +94,17 @@ class Detour {
 };
 
 // Between two contexts, the driver has a dedicated copy call, which uses the caller's stream.
-CUresult copy_between(Engine& engine, const PlainCopy& copy, CUcontext to, CUcontext from) {
+CUresult copy_between(Engine& engine, const PlainCopy& copy, const Side& to, const Side& from) {
   const Gate::Pass pass{engine.gate()};
-  return engine.driver().cuMemcpyPeerAsync(copy.to, to, copy.from, from, copy.size,
+  return engine.driver().cuMemcpyPeerAsync(copy.to, to.context, copy.from, from.context, copy.size,
                                            copy.stream.explicit_handle());
+}
+
+// The stream's own context is not the one that is current for the program.
+CUresult copy_there(Engine& engine, const PlainCopy& copy) {
+  const Gate::Pass pass{engine.gate()};
+  return engine.driver().cuMemcpyAsync(copy.to, copy.from, copy.size,
+                                       copy.stream.explicit_handle());
 }
 
 CUresult copy_by_detour(Engine& engine, const PlainCopy& copy, CUcontext owner) {
@@ -98,20 +121,22 @@ CUresult copy_by_contexts(Engine& engine, const PlainCopy& copy) {
   constexpr CUresult refused = CUDA_ERROR_INVALID_VALUE;
   Serving* serving = engine.serving();
   if (serving == nullptr || serving->memory.work().is_capturing(copy.stream)) return refused;
-  const Side target = side(*serving, engine.driver(), copy.to);
-  const Side source = side(*serving, engine.driver(), copy.from);
-  const bool ours = (target.is_ours && target.context != nullptr) ||
-                    (source.is_ours && source.context != nullptr);
-  if (!ours) return refused;
-  const CUcontext only = target.context == nullptr   ? source.context
-                         : source.context == nullptr ? target.context
-                                                     : nullptr;
-  const CUcontext current = current_context(engine.driver());
-  if (only == current || (target.context == current && source.context == current)) return refused;
+  const Driver& driver = engine.driver();
+  const CUcontext submitting = submitting_context(*serving, driver, copy.stream);
+  const Side target = side(*serving, driver, copy.to, submitting);
+  const Side source = side(*serving, driver, copy.from, submitting);
+  if (!target.is_blocking && !source.is_blocking) return refused;
+  const CUcontext only = target.context == nullptr          ? source.context
+                         : source.context == nullptr        ? target.context
+                         : source.context == target.context ? target.context
+                                                            : nullptr;
+  const bool was_tried = only == current_context(driver) && only == submitting;
+  const InContext in_submitting{driver, submitting};
+  if (was_tried || !in_submitting.ok()) return refused;
   // These copies bypass `forward`, so legacy streams are joined and SYNC_MEMOPS is obeyed here.
   LegacyJoin join{engine};
   for (const Side& one : {target, source}) {
-    const bool is_other = one.is_ours && one.context != nullptr && one.context != current;
+    const bool is_other = one.is_blocking && one.context != submitting;
     if (is_other && copy.stream.is_legacy()) join.add(one.context);
   }
   if (const CUresult joined = join.begin(); joined != CUDA_SUCCESS) return joined;
@@ -120,8 +145,9 @@ CUresult copy_by_contexts(Engine& engine, const PlainCopy& copy) {
       (is_synchronous(serving->memory, copy.to) || is_synchronous(serving->memory, copy.from))) {
     synchronous.emplace(engine, copy.stream);
   }
-  CUresult copied = only != nullptr ? copy_by_detour(engine, copy, only)
-                                    : copy_between(engine, copy, target.context, source.context);
+  CUresult copied = only == nullptr      ? copy_between(engine, copy, target, source)
+                    : only == submitting ? copy_there(engine, copy)
+                                         : copy_by_detour(engine, copy, only);
   if (synchronous) copied = synchronous->finish(copied);
   copied = join.finish(copied);
   engine.submission_epoch().leave();

@@ -154,10 +154,12 @@ CUVMM_HOOK(cuMemGetAddressRange_v2, CUdeviceptr* start, size_t* size, CUdevicept
   }
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   if (current_context(forward.engine().driver()) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  Memory& memory = forward.engine().serving()->memory;
+  if (const CUresult lost = memory.work().error_of_lost_context(); lost != CUDA_SUCCESS)
+    return lost;
   if (start == nullptr && size == nullptr) return CUDA_SUCCESS;
   // The driver does not find another device's memory without access to it (measured).
-  if (is_past_requested_size(*held, address) ||
-      !forward.engine().serving()->memory.contexts().may_use(*held)) {
+  if (is_past_requested_size(*held, address) || !memory.contexts().may_use(*held)) {
     return CUDA_ERROR_NOT_FOUND;
   }
   if (start != nullptr) *start = held->address;
