@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/not_cancelled.hpp"
 #include "driver/current_context.hpp"
 
 namespace cuvmm {
@@ -17,6 +18,7 @@ void DeviceReclaim::retry(DeviceMemory& device, Size size, MemoryPressure& press
   const std::uint64_t longest =
       is_leased ? std::max(until, pressure.until(settings_.node_wait)) : until;
   const Size wanted = round_up(size, device.granule());
+  const NotCancelled whole;
   PressureTurns::Turn turn{device.turns()};
   for (int attempts = 1;; ++attempts) {
     // Without a turn, only memory that others have released meanwhile can help.

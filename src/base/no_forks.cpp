@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/clock.hpp"
+#include "base/not_cancelled.hpp"
 
 namespace cuvmm {
 namespace {
@@ -26,7 +27,7 @@ bool take() {
   const std::uint64_t until = now_us() + longest_wait_us;
   while (is_taken.exchange(true, std::memory_order_acquire)) {
     if (now_us() >= until) return false;
-    ::usleep(rest);
+    rest_us(rest);
   }
   is_taken_here = true;
   return true;

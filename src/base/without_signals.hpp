@@ -6,10 +6,13 @@
 #include <cerrno>
 #include <initializer_list>
 
+#include "base/not_cancelled.hpp"
+
 namespace cuvmm {
 
 // Blocks the signals that a write may raise on this thread: a reader that has gone (SIGPIPE) or a
-// file size limit (SIGXFSZ) must not kill the program because of cuvmm's output. Preserves errno.
+// file size limit (SIGXFSZ) must not kill the program because of cuvmm's output. Nor must the write
+// end the thread if it has been cancelled. Preserves errno.
 class WithoutWriteSignals {
  public:
   WithoutWriteSignals() {
@@ -38,6 +41,7 @@ class WithoutWriteSignals {
   WithoutWriteSignals& operator=(const WithoutWriteSignals&) = delete;
 
  private:
+  const NotCancelled whole_;
   sigset_t ours_;
   sigset_t before_;
 };

@@ -9,6 +9,7 @@
 
 #include "base/at_exit.hpp"
 #include "base/log.hpp"
+#include "base/not_cancelled.hpp"
 #include "base/start_thread.hpp"
 #include "engine/hook_bypass.hpp"
 #include "vmm/interprocess_chunks.hpp"
@@ -92,7 +93,7 @@ class Control::Alone {
       if ((is_mine_ = busy_.compare_exchange_strong(by, as))) return;
       const Duration patience = by == Busy::Request ? for_request : for_upkeep;
       if (now_us() - began >= static_cast<std::uint64_t>(patience.count())) return;
-      ::usleep(50);
+      rest_us(50);
     }
   }
   ~Alone() {
@@ -177,7 +178,9 @@ Result<void> Control::leave_devices(const share::LeftMemory& expected) {
   if (presence() == share::Presence::OnDevices) {
     const ProgramChunks* const chunks = pauser_.program().chunks;
     if ((chunks != nullptr && chunks->are_shared()) || !InterprocessChunks::close()) {
-      return Error::invalid(leaving, "it shares memory with other processes");
+      return Error{.kind = ErrorKind::NotSupported,
+                   .doing = leaving,
+                   .subject = "it shares memory with other processes"};
     }
     const HookBypass bypass;
     pauser_.leave_again();

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <time.h>
-
 #include <array>
 #include <atomic>
 
 #include "base/clock.hpp"
+#include "base/not_cancelled.hpp"
 #include "driver/cuda.hpp"
 
 namespace cuvmm {
@@ -36,10 +35,7 @@ class EndingContexts {
   void wait_until_ended(CUcontext context) const {
     if (!is_ending(context)) return;
     const std::uint64_t until = now_ns() + longest_ns;
-    while (is_ending(context) && now_ns() < until) {
-      const timespec a_moment{.tv_sec = 0, .tv_nsec = 20'000};
-      ::nanosleep(&a_moment, nullptr);
-    }
+    while (is_ending(context) && now_ns() < until) rest_us(20);
   }
 
  private:

@@ -8,6 +8,7 @@
 #include "base/clock.hpp"
 #include "base/in_children.hpp"
 #include "base/log.hpp"
+#include "base/not_cancelled.hpp"
 #include "engine/control.hpp"
 #include "engine/hook_bypass.hpp"
 #include "engine/publishing.hpp"
@@ -23,6 +24,8 @@ namespace cuvmm {
 namespace {
 
 std::atomic<bool> cannot_start{false};  // so it is not tried again
+std::atomic<bool> start_was_left{
+    false};  // by its thread (siglongjmp); no thread waits for it again
 constexpr std::uint64_t longest_start_us = 2'000'000;
 
 void warn_of(const Options& options) {
@@ -97,7 +100,8 @@ Engine* Engine::start() {
   // The driver may call back while it is being loaded.
   if (HookBypass::is_active() || cannot_start.load(std::memory_order_relaxed)) return nullptr;
   const HookBypass bypass;
-  forget_in_children();  // first, since another thread may fork at any moment from here on
+  const NotCancelled whole;  // no other thread would finish it
+  forget_in_children();      // first, since another thread may fork at any moment from here on
   Engine* mine = make();
   if (mine == nullptr) return nullptr;
   Engine* nobody = nullptr;
@@ -135,7 +139,6 @@ void Engine::set_up() {
   static constinit AtExit tells_trace{&tell_trace_of_memory};
   if (trace_is_on() && serving_ != nullptr) tells_trace.ensure();
   scheduling_.start_as_asked();
-  if (options_.publish == Switch::On) start_publishing(*this);
   static constinit AtExit ends_tenancy{&end_tenancy};
   if (tenancy_ != nullptr) ends_tenancy.ensure();
   if (control_ == nullptr) return;
@@ -163,12 +166,12 @@ void Engine::leave_node() {
 // Returns nullptr after a timeout, so that a failure there does not block this thread too.
 Engine* Engine::wait_for_start() {
   const std::uint64_t deadline = now_us() + longest_start_us;
-  while (now_us() < deadline) {
+  while (!start_was_left.load(std::memory_order_relaxed)) {
     if (Engine* engine = current_.load(std::memory_order_acquire)) return engine;
-    const timespec a_moment{.tv_sec = 0, .tv_nsec = 20'000};
-    ::nanosleep(&a_moment, nullptr);
+    if (now_us() >= deadline) start_was_left.store(true);
+    rest_us(20);
   }
-  return nullptr;
+  return current_.load(std::memory_order_acquire);
 }
 
 bool Engine::has_reserved(CUdeviceptr address, Size size) {
@@ -193,6 +196,7 @@ void Engine::forget_after_fork() {
   current_.store(nullptr);
   starting_.store(nullptr);
   cannot_start.store(false);
+  start_was_left.store(false);
 }
 
 }  // namespace cuvmm

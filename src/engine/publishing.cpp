@@ -27,6 +27,7 @@ using share::PublishedFigures;
 
 // Never destroyed: its thread may still be running when the process ends.
 std::atomic<PublishedFigures*> published{nullptr};
+std::atomic<bool> is_begun{false};
 
 struct Work {
   Engine& engine;
@@ -159,7 +160,9 @@ share::Publisher publisher_of(const Options& options) {
 
 }  // namespace
 
-void start_publishing(Engine& engine) {
+void ensure_published(Engine& engine) {
+  if (engine.options().publish == Switch::Off) return;
+  if (is_begun.load(std::memory_order_relaxed) || is_begun.exchange(true)) return;
   auto made = PublishedFigures::publish(publisher_of(engine.options()));
   if (!made.ok()) {
     CUVMM_LOG(Info, "%s; `cuvmm top` does not see this process", made.error().text().c_str());
@@ -184,6 +187,7 @@ void start_publishing(Engine& engine) {
 
 void forget_publishing() {
   published.store(nullptr);
+  is_begun.store(false);
 }
 
 }  // namespace cuvmm

@@ -5,6 +5,7 @@
 
 #include "base/clock.hpp"
 #include "base/log_rarely.hpp"
+#include "base/not_cancelled.hpp"
 #include "driver/current_context.hpp"
 #include "engine/control.hpp"
 #include "engine/engine.hpp"
@@ -196,7 +197,7 @@ void Tenancy::shut_down() {
   stays_out_.store(true);
   engine_.time_lease().shut_down();
   const std::uint64_t until = now_us() + 1'000'000;
-  while (is_busy_.test_and_set() && now_us() < until) ::usleep(50);
+  while (is_busy_.test_and_set() && now_us() < until) rest_us(50);
   is_busy_.clear();
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/log_rarely.hpp"
+#include "base/not_cancelled.hpp"
 #include "base/start_thread.hpp"
 #include "engine/device_work.hpp"
 #include "engine/hook_bypass.hpp"
@@ -70,7 +71,7 @@ class ShortSleep {
   ShortSleep(const ShortSleep&) = delete;
   ShortSleep& operator=(const ShortSleep&) = delete;
 
-  void sleep() const { ::usleep(10); }
+  void sleep() const { rest_us(10); }
 
  private:
   const int slack_;
@@ -334,7 +335,7 @@ std::uint64_t TimeLease::look_at(OfDevice& device) {
 void TimeLease::shut_down() {
   stays_out_.store(true);
   const std::uint64_t until = now_ns() + 1'000 * ms;
-  while (is_looking_.load() && now_ns() < until) ::usleep(50);
+  while (is_looking_.load() && now_ns() < until) rest_us(50);
 }
 
 }  // namespace cuvmm

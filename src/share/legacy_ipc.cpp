@@ -2,6 +2,7 @@
 #include "share/legacy_ipc.hpp"
 
 #include "base/log.hpp"
+#include "base/not_cancelled.hpp"
 #include "driver/current_context.hpp"
 
 namespace cuvmm {
@@ -29,6 +30,7 @@ CUresult answer_to(const Error& error) {
 
 Answer LegacyIpc::handle_of(CUdeviceptr address, CUipcMemHandle* handle) {
   if (handle == nullptr || !lender_.holds(address)) return std::nullopt;
+  const NotCancelled whole;
   const RelaxedCapture relaxed{driver_};
   const auto lent = lender_.lend(address);
   if (lent.ok()) {
@@ -60,6 +62,7 @@ Answer LegacyIpc::open(CUdeviceptr* address, const CUipcMemHandle& bytes, unsign
   if (handle.instance == lender_.instance()) return CUDA_ERROR_INVALID_CONTEXT;  // measured
   const CUcontext context = current_context(driver_);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  const NotCancelled whole;
   const RelaxedCapture relaxed{driver_};
   const auto opened = borrower_.open(handle, context);
   if (opened.ok()) {
@@ -72,6 +75,7 @@ Answer LegacyIpc::open(CUdeviceptr* address, const CUipcMemHandle& bytes, unsign
 }
 
 Answer LegacyIpc::close(CUdeviceptr address) {
+  const NotCancelled whole;
   const auto closed = borrower_.close(address);
   if (closed.ok()) return CUDA_SUCCESS;
   if (closed.error().kind == ErrorKind::NotFound) return std::nullopt;

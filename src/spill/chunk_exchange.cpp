@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spill/chunk_exchange.hpp"
 
-#include <time.h>
-
 #include "alloc/device_reclaim.hpp"
 #include "alloc/near_chunk.hpp"
 #include "base/clock.hpp"
 #include "base/log.hpp"
+#include "base/not_cancelled.hpp"
 #include "base/undo.hpp"
 #include "driver/current_context.hpp"
 #include "vmm/copy_bytes.hpp"
@@ -135,8 +134,7 @@ Result<void> ChunkExchange::copy(const ChunkRef& from, const ChunkRef& to,
 // Both chunks have the contents, so it does not matter which of them is mapped. While neither is,
 // the program must not continue, unless it ends.
 Result<void> ChunkExchange::commit(Remap& remap) {
-  constexpr timespec a_moment{.tv_sec = 0, .tv_nsec = 1'000'000};
-  for (;; ::nanosleep(&a_moment, nullptr)) {
+  for (;; rest_us(1000)) {
     Result<void> done = remap.commit(*this);
     if (done.ok() || !remap.is_torn()) return done;
     int count = 0;

@@ -10,6 +10,7 @@
 
 #include "base/clock.hpp"
 #include "base/fd.hpp"
+#include "base/not_cancelled.hpp"
 #include "base/undo.hpp"
 
 namespace cuvmm {
@@ -84,7 +85,7 @@ bool captures_have_ended(const ProgramParts& program, std::uint64_t until) {
   constexpr useconds_t rest = 20;
   while (has_capture(program)) {
     if (now_ns() >= until) return false;
-    ::usleep(rest);
+    rest_us(rest);
   }
   return true;
 }

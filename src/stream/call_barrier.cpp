@@ -9,6 +9,7 @@
 #include <new>
 
 #include "base/clock.hpp"
+#include "base/not_cancelled.hpp"
 #include "base/thread_key.hpp"
 
 namespace cuvmm {
@@ -151,7 +152,7 @@ bool CallBarrier::has_drained(std::uint64_t until) const {
     const std::atomic<std::uint32_t>& steps = thread->steps[which_];
     while (thread != exempt && is_inside(steps.load(std::memory_order_acquire))) {
       if (now_ns() >= until) return false;
-      ::usleep(rest);
+      rest_us(rest);
     }
   }
   return true;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/clock.hpp"
+#include "base/not_cancelled.hpp"
 
 namespace cuvmm {
 
@@ -11,7 +12,7 @@ bool Gate::close(std::uint64_t until) {
   constexpr useconds_t rest = 20;
   while (!closing_.try_lock()) {
     if (now_ns() >= until) return false;
-    ::usleep(rest);
+    rest_us(rest);
   }
   if (barrier_.shut(until, CallBarrier::Exempt::ThisThread)) return true;
   closing_.unlock();

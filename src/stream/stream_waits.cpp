@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "base/not_cancelled.hpp"
 #include "driver/current_context.hpp"
 #include "stream/per_thread_use.hpp"
 #include "stream/stream_clock.hpp"
@@ -16,7 +17,7 @@ namespace {
 class Patience {
  public:
   void rest() {
-    usleep(length_);
+    rest_us(length_);
     length_ = std::min(length_ * 2, longest);
   }
 

@@ -66,6 +66,21 @@ TEST_P(FirstCalls, MayBeMadeByChildrenForkedDuringThem) {
 INSTANTIATE_TEST_SUITE_P(Ways, FirstCalls, ::testing::Values("refused", "init"),
                          [](const auto& way) { return std::string{way.param}; });
 
+TEST(FirstCall, IsWholeInAThreadThatHasBeenCancelled) {
+  const Finished finished =
+      run_program({program("life"), "start-cancelled"}, under_cuvmm({{"VMM_LIMIT", "64M"}}));
+  EXPECT_EQ(finished.status, 0);
+  EXPECT_EQ(finished.out, "2\n") << "the limit holds";
+}
+
+// A thread of ours would keep the process from ending.
+TEST(ProcessThatOnlyQueries, HasNoThreadsOfOurs) {
+  const Finished alone = run_program({program("life"), "query-only"}, natively());
+  const Finished finished = run_program({program("life"), "query-only"}, under_cuvmm());
+  EXPECT_EQ(finished.status, alone.status);
+  EXPECT_EQ(finished.out, alone.out);
+}
+
 TEST(ControlledProcess, ClosesNoProgramFilesInItsChildren) {
   const Finished finished =
       run_program({program("life"), "close-all-fork"},

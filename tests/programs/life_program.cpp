@@ -187,7 +187,7 @@ int become_daemon() {
   return 0;
 }
 
-// Reports the state of a process that does not use CUDA.
+// Reports the state of a process that does not use a device.
 int look_at_itself() {
   const auto tasks = std::distance(fs::directory_iterator{"/proc/self/task"}, {});
   std::ifstream maps{"/proc/self/maps"};
@@ -329,6 +329,38 @@ int fork_while_calling() {
   return status;
 }
 
+// The thread is cancelled as soon as a call lets it be.
+void* start_the_driver_when_cancelled(void*) {
+  pthread_cancel(pthread_self());
+  calls.cuInit_(0);
+  pthread_testcancel();
+  return nullptr;
+}
+
+// Prints what the driver says to a request for 128 MiB.
+int start_in_a_cancelled_thread() {
+  calls = calls_by_dlsym();
+  pthread_t thread{};
+  pthread_create(&thread, nullptr, &start_the_driver_when_cancelled, nullptr);
+  pthread_join(thread, nullptr);
+  begin();
+  CUdeviceptr address = 0;
+  std::printf("%d\n", calls.cuMemAlloc_(&address, 128 << 20));
+  return 0;
+}
+
+// Ends with its last thread, which is not the one that main() ran on.
+int query_and_leave_a_thread() {
+  calls = calls_by_dlsym();
+  if (calls.cuInit_(0) != CUDA_SUCCESS) return 10;
+  std::thread{[] {
+    usleep(100'000);
+    look_at_itself();
+    std::fflush(stdout);
+  }}.detach();
+  pthread_exit(nullptr);
+}
+
 // A child of a busy process that calls the driver itself.
 int fork_and_call_while_busy() {
   begin_in_many_threads();
@@ -409,6 +441,8 @@ int main(int count, char** words) {
     std::thread{[] {}}.join();
     return look_at_itself();
   }
+  if (what == "start-cancelled") return start_in_a_cancelled_thread();
+  if (what == "query-only") return query_and_leave_a_thread();
   if (what == "crash") {
     begin();
     std::abort();

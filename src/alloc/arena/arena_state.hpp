@@ -76,7 +76,7 @@ struct ArenaState {
   // Releases free spilled memory once the device has room for as much. Before that it would soon be
   // needed again, and unmapping it is expensive.
   void release_spilled();
-  void retry_refused();  // retries what the driver has refused
+  void retry_refused();
   // Call before memory goes to others: finds all that is free by now.
   void find_free_for_others();
 

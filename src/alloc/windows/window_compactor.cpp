@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "alloc/windows/window_compactor.hpp"
 
-#include <time.h>
-
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
 
 #include "alloc/windows/colouring.hpp"
 #include "alloc/windows/window_remap.hpp"
+#include "base/not_cancelled.hpp"
 #include "stream/captures.hpp"
 #include "trace/record_event.hpp"
 
@@ -31,11 +30,6 @@ std::uint64_t in_ns(Duration duration) {
   return static_cast<std::uint64_t>(std::chrono::nanoseconds(duration).count());
 }
 
-void sleep_a_little() {
-  constexpr timespec little{.tv_sec = 0, .tv_nsec = 20'000};
-  ::nanosleep(&little, nullptr);
-}
-
 enum class Copies : std::uint8_t { Done, StillRun };
 
 Result<Copies> wait_for_copies(const Driver& driver, CUstream stream, Duration at_most) {
@@ -48,7 +42,7 @@ Result<Copies> wait_for_copies(const Driver& driver, CUstream stream, Duration a
       return driver.error_of(answer, "wait for copies of compaction");
     }
     if (now_ns() >= until) return Copies::StillRun;
-    sleep_a_little();
+    rest_us(20);
   }
 }
 

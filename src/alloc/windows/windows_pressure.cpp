@@ -5,6 +5,7 @@
 
 #include "alloc/windows/window_request.hpp"
 #include "alloc/windows/windows.hpp"
+#include "base/not_cancelled.hpp"
 #include "base/undo.hpp"
 
 namespace cuvmm {
@@ -23,6 +24,7 @@ class Windows::Turn {
   // Waits for the turn. Time in which live pieces are moved does not count: no work runs then that
   // could be waiting for this thread.
   Turn(Windows& windows, MemoryPressure& pressure) : windows_(windows) {
+    const NotCancelled whole;
     Holding holding{windows.table_.lock};
     while (windows.turn_is_taken_) {
       const std::uint64_t now = now_ns();

@@ -4,6 +4,7 @@
 
 #include "base/log.hpp"
 #include "driver/current_context.hpp"
+#include "engine/publishing.hpp"
 #include "hook/serve.hpp"
 
 namespace cuvmm::hook {
@@ -12,6 +13,7 @@ namespace {
 template <Call call>
 CUresult begin(const Forward<call>& forward, CUresult answer, const CUcontext* context) {
   if (answer != CUDA_SUCCESS || context == nullptr) return answer;
+  ensure_published(forward.engine());
   forward.engine().ending_contexts().wait_until_ended(*context);
   if (Serving* serving = forward.engine().serving()) {
     serving->memory.contexts().began(*context);
