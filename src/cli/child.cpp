@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -103,6 +104,7 @@ int run_child(const std::vector<std::string>& command, const std::function<void(
     return exit_ours;
   }
   if (started == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // who kills us with that means the program
     sigaction(SIGCHLD, &inherited, nullptr);
     sigprocmask(SIG_SETMASK, &before, nullptr);
     become(command);

@@ -24,6 +24,14 @@ def wait_until(holds, seconds=60):
     return holds()
 
 
+def has_ended(process):
+    try:
+        with open(f"/proc/{process}/status") as status:
+            return "\nState:\tZ" in status.read()  # nobody has reaped it
+    except FileNotFoundError:
+        return True
+
+
 def children_of(process):
     with open(f"/proc/{process}/task/{process}/children", encoding="ascii") as children:
         return children.read().split()
@@ -236,6 +244,16 @@ class Running(CliTest):
         self.assertTrue(wait_until(lambda: not children_of(ended_program.pid) and has_filled(out)))
         ended_program.terminate()
         self.assertEqual(ended_program.wait(timeout=60), -signal.SIGTERM)
+
+    def test_a_program_ends_with_a_command_that_is_killed(self):
+        killed = subprocess.Popen(
+            [CUVMM, "run", "--sim", "--trace", self.path("t"), "--", "sleep", "600"])
+        self.addCleanup(killed.wait)
+        self.addCleanup(killed.kill)
+        self.assertTrue(wait_until(lambda: children_of(killed.pid)))
+        (program,) = children_of(killed.pid)
+        killed.kill()
+        self.assertTrue(wait_until(lambda: has_ended(program)))
 
 
 class Options(CliTest):
