@@ -26,9 +26,9 @@ struct ChunkRecord {
   ChunkRecord(Chunk&& owned, ChunkHome* where_from)
       : chunk(std::move(owned)),
         home(where_from),
-        is_shared(chunk.imported() && InterprocessChunks::add()) {}
+        is_counted(chunk.imported() && InterprocessChunks::add()) {}
   ~ChunkRecord() {
-    if (is_shared) InterprocessChunks::remove();
+    if (is_counted) InterprocessChunks::remove();
   }
   ChunkRecord(const ChunkRecord&) = delete;
   ChunkRecord& operator=(const ChunkRecord&) = delete;
@@ -44,8 +44,8 @@ struct ChunkRecord {
   std::atomic<std::uint32_t> references{1};
   // Never reset: the driver does not report when other processes stop holding the memory.
   std::atomic<bool> exported{false};
-  bool is_shared;  // counted in InterprocessChunks
-  KeptFile file;   // destroyed before the chunk
+  bool is_counted;  // in InterprocessChunks
+  KeptFile file;    // destroyed before the chunk
 };
 
 // A counted pointer to a chunk. A chunk may be mapped at several addresses and has no single owner:
@@ -108,7 +108,7 @@ class ChunkRef {
       InterprocessChunks::remove();  // another thread was first
       return true;
     }
-    if (std::exchange(record_->is_shared, true)) InterprocessChunks::remove();  // an imported one
+    if (std::exchange(record_->is_counted, true)) InterprocessChunks::remove();  // an imported one
     if (record_->home != nullptr) record_->home->was_exported(*record_);
     return true;
   }
