@@ -18,4 +18,10 @@ const char* kept_error_text(std::string text) {
   return kept->text.c_str();
 }
 
+Error error_at(const std::string& place, Error error) {
+  const std::string subject = error.subject;
+  error.subject = kept_error_text(subject.empty() ? place : place + ": " + subject);
+  return error;
+}
+
 }  // namespace cuvmm

@@ -3,20 +3,18 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
 #include <charconv>
 #include <cstdlib>
-#include <cstring>
 #include <string_view>
 
 #include "node/service_socket.hpp"
 #include "observe/http_request.hpp"
 #include "observe/node_metrics.hpp"
 #include "observe/snapshot_json.hpp"
-#include "share/system_error.hpp"
+#include "share/runtime_socket.hpp"
 
 namespace cuvmm::cli {
 namespace {
@@ -33,17 +31,6 @@ std::vector<std::string> web_sockets() {
   return sockets;
 }
 
-Fd connect_to_web(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) return {};
-  std::memcpy(address.sun_path, path.data(), path.size());
-  Fd socket{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
-  const auto* const generic = reinterpret_cast<const sockaddr*>(&address);
-  if (!socket.is_open() || ::connect(socket.number(), generic, sizeof address) != 0) return {};
-  return socket;
-}
-
 // Whether a body is as long as the head says: a service that ends may leave out the rest.
 bool is_whole(std::string_view head, std::string_view body) {
   constexpr std::string_view field = "\r\nContent-Length: ";
@@ -57,15 +44,16 @@ bool is_whole(std::string_view head, std::string_view body) {
 
 // The body of the service's answer; empty if there is none.
 std::string get(const std::string& socket_path, const std::string& path, const char* accept) {
-  const Fd socket = connect_to_web(socket_path);
-  if (!socket.is_open()) return "";
+  const auto until = share::Deadline::after(service_patience);
+  const auto connected = share::connect_to(socket_path, until, share::SocketType::Stream);
+  if (!connected.ok()) return "";
+  const Fd& socket = *connected;
   const std::string request = "GET " + path + " HTTP/1.1\r\nHost: localhost\r\nAccept: " + accept +
                               "\r\nConnection: close\r\n\r\n";
   if (::send(socket.number(), request.data(), request.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(request.size())) {
     return "";
   }
-  const auto until = share::Deadline::after(service_patience);
   std::string answer;
   while (answer.size() < longest_answer) {
     pollfd seen{.fd = socket.number(), .events = POLLIN, .revents = 0};
@@ -139,7 +127,9 @@ std::optional<observe::WebViewer> NodeSource::viewer_of(uid_t user) const {
 
 std::unique_ptr<NodeSource> source_here(observe::ShowsArguments arguments) {
   for (const std::string& path : web_sockets()) {
-    if (connect_to_web(path).is_open()) return std::make_unique<ServiceSource>(path);
+    const auto until = share::Deadline::after(service_patience);
+    const auto service = share::connect_to(path, until, share::SocketType::Stream);
+    if (service.ok()) return std::make_unique<ServiceSource>(path);
   }
   return std::make_unique<ProcessSource>(arguments);
 }

@@ -46,6 +46,12 @@ int report(const SetRequest& request, const Result<node::ObserverAnswer>& answer
 }
 
 int set(const SetRequest& request) {
+  // The message would cut the name, and change the client that has the shorter one.
+  if (request.name.size() > node::longest_name) {
+    say(fmt::format("{}: names of clients have at most {} bytes, this one has {}; see `cuvmm top`",
+                    printable(request.name), node::longest_name, request.name.size()));
+    return exit_usage;
+  }
   node::TermsAsk ask{.name = request.name};
   if (!read_size("--limit", request.limit, ask.sets_limit, ask.limit)) return 2;
   if (const auto why = problem_of_limit(ask.sets_limit ? ask.limit : unlimited, request.limit)) {

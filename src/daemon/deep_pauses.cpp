@@ -44,14 +44,16 @@ share::Presence presence_of(PresenceNow now) {
   return share::Presence::OnDevices;
 }
 
+constexpr const char* watching_helper = "watch a helper";
 constexpr std::uint64_t never_began = 0;  // no client has this number
 
 }  // namespace
 
 Result<std::unique_ptr<DeepPauses>> DeepPauses::open(Links links) {
   std::unique_ptr<DeepPauses> made{new DeepPauses{std::move(links)}};
-  made->epoll_ = Fd{::epoll_create1(EPOLL_CLOEXEC)};
-  made->some_never_began_ = Fd{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  made->epoll_ = TRY(share::opened_fd(::epoll_create1(EPOLL_CLOEXEC), watching_helper));
+  made->some_never_began_ =
+      TRY(share::opened_fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), watching_helper));
   TRY(made->watch(made->some_never_began_.number(), never_began));
   return made;
 }
@@ -61,7 +63,7 @@ Result<void> DeepPauses::watch(int descriptor, std::uint64_t id) const {
   event.events = EPOLLIN;
   event.data.u64 = id;
   if (::epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, descriptor, &event) == 0) return {};
-  return share::system_error("watch a helper");
+  return share::system_error(watching_helper);
 }
 
 void DeepPauses::begin(ClientId client, DeepPauseWay way, const Peer& peer) {

@@ -200,7 +200,7 @@ int serve(const DaemonRequest& request) {
     settings.web.usual_socket = node::web_socket_beside(settings.socket);
   }
   auto server = Server::open(settings, std::move(devices), std::move(*loaded));
-  if (!server.ok()) return complain(settings.socket + ": " + server.error().text()), 1;
+  if (!server.ok()) return complain(server.error().text()), 1;
   CUVMM_LOG(Info, "cuvmmd %s serves %s at %s", CUVMM_VERSION_STRING,
             settings.serves == Serves::AllUsers ? "all users" : "its own user",
             settings.inherited ? "the socket it was handed" : settings.socket.c_str());
@@ -241,8 +241,8 @@ int run(int count, char** words) {
                "serve all users, as root does where --socket is not named");
   app.add_flag("--check", request.check, "read the configuration, print the result, and exit");
   app.add_option("--http", request.http,
-                 "serve the live view and /metrics there too, as 9435 (of 127.0.0.1) or "
-                 "ADDRESS:PORT; beyond loopback it needs a token")
+                 "serve the live view and /metrics there too, as 9435 (of 127.0.0.1), "
+                 "ADDRESS:PORT or a socket's path; beyond loopback it needs a token")
       ->type_name("ADDRESS");
   app.add_option("--http-token-file", request.http_token_file,
                  "its first line is the token that shows all users' clients, and that other "

@@ -6,7 +6,6 @@
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include <cerrno>
 
 #include "base/clock.hpp"
+#include "base/kept_text.hpp"
 #include "base/log_rarely.hpp"
 #include "share/packet.hpp"
 
@@ -39,8 +39,18 @@ constexpr int quiet_polls = 4;               // while clients are silent, only e
 
 constexpr std::uint64_t id_bits = 56;
 
-Fd new_timer() {
-  return Fd{::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)};
+Result<Fd> new_timer() {
+  return share::opened_fd(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK),
+                          serving_node);
+}
+
+Result<share::ListeningSocket> listen_to_clients(const ServerSettings& settings) {
+  using share::ListeningSocket;
+  const mode_t mode = settings.serves == Serves::AllUsers ? 0666 : 0600;
+  auto socket = ListeningSocket::open(settings.socket,
+                                      {.replace = ListeningSocket::Replace::Stale, .mode = mode});
+  if (!socket.ok()) return error_at(settings.socket, socket.error());
+  return socket;
 }
 
 void drain(const Fd& timer) {
@@ -61,20 +71,18 @@ Result<std::unique_ptr<Server>> Server::open(const ServerSettings& settings,
     ::fcntl(*settings.inherited, F_SETFL, O_NONBLOCK);
     server->listening_ = *settings.inherited;
   } else {
-    server->own_socket_ =
-        TRY(share::ListeningSocket::open(settings.socket, share::ListeningSocket::Replace::Stale));
+    server->own_socket_ = TRY(listen_to_clients(settings));
     server->listening_ = server->own_socket_->socket().number();
-    const mode_t mode = settings.serves == Serves::AllUsers ? 0666 : 0600;
-    if (::chmod(settings.socket.c_str(), mode) != 0) return share::system_error(serving_node);
   }
   sigset_t handled;
   ::sigemptyset(&handled);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::sigaddset(&handled, signal);
   ::sigprocmask(SIG_BLOCK, &handled, nullptr);
-  server->signals_ = Fd{::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK)};
-  server->epoll_ = Fd{::epoll_create1(EPOLL_CLOEXEC)};
-  server->timer_ = new_timer();
-  server->poll_timer_ = new_timer();
+  server->signals_ =
+      TRY(share::opened_fd(::signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK), serving_node));
+  server->epoll_ = TRY(share::opened_fd(::epoll_create1(EPOLL_CLOEXEC), serving_node));
+  server->timer_ = TRY(new_timer());
+  server->poll_timer_ = TRY(new_timer());
   TRY(server->watch(server->listening_, EPOLLIN, Source::Listening, 0));
   TRY(server->watch(server->signals_.number(), EPOLLIN, Source::Signals, 0));
   TRY(server->watch(server->timer_.number(), EPOLLIN, Source::Timer, 0));

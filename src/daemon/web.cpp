@@ -4,7 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "base/clock.hpp"
+#include "base/kept_text.hpp"
 #include "base/log.hpp"
 #include "observe/node_metrics.hpp"
 #include "observe/snapshot_json.hpp"
@@ -25,10 +28,7 @@ Result<std::unique_ptr<Web>> Web::open(const WebOptions& options, Serves serves,
                             "an address beyond loopback needs --http-token-file");
     }
     auto listener = observe::WebListener::open(address, mode);
-    if (!listener.ok()) {
-      CUVMM_LOG(Error, "%s: %s", address.text().c_str(), listener.error().text().c_str());
-      return listener.error();
-    }
+    if (!listener.ok()) return error_at(address.text(), listener.error());
     const std::string at = listener->address().text();
     if (address.path.empty()) {
       CUVMM_LOG(Info, "the live view is at http://%s/%s", at.c_str(),
@@ -43,7 +43,10 @@ Result<std::unique_ptr<Web>> Web::open(const WebOptions& options, Serves serves,
     }
     listeners.push_back(std::move(*listener));
   }
-  if (!options.usual_socket.empty()) {
+  const bool is_named = std::any_of(
+      options.addresses.begin(), options.addresses.end(),
+      [&](const observe::WebAddress& address) { return address.path == options.usual_socket; });
+  if (!options.usual_socket.empty() && !is_named) {
     auto listener = observe::WebListener::open({.path = options.usual_socket}, mode);
     if (listener.ok()) {
       listeners.push_back(std::move(*listener));

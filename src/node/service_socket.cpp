@@ -2,6 +2,7 @@
 #include "node/service_socket.hpp"
 
 #include <cstdlib>
+#include <string_view>
 
 namespace cuvmm::node {
 
@@ -16,10 +17,10 @@ std::vector<std::string> usual_service_sockets() {
 }
 
 std::string web_socket_beside(const std::string& service_socket) {
-  const std::size_t dot = service_socket.rfind('.');
-  const std::size_t slash = service_socket.rfind('/');
-  const bool has_ending = dot != std::string::npos && (slash == std::string::npos || dot > slash);
-  return service_socket.substr(0, has_ending ? dot : std::string::npos) + ".http";
+  std::string_view stem = service_socket;
+  constexpr std::string_view ending = ".sock";
+  if (stem.ends_with(ending)) stem.remove_suffix(ending.size());
+  return std::string{stem} + ".http";
 }
 
 }  // namespace cuvmm::node

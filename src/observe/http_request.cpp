@@ -96,14 +96,28 @@ std::optional<std::string> host_without_port(std::string_view host) {
   return name;
 }
 
-bool read_request_line(std::string_view line, HttpRequest& request) {
+// Takes the scheme and the host off an absolute target, as in "http://localhost:9435/metrics".
+bool take_host(std::string_view& target, HttpRequest& request) {
+  if (target.starts_with('/')) return true;
+  constexpr std::string_view scheme = "http://";
+  if (!equal_in_any_case(target.substr(0, scheme.size()), scheme)) return false;
+  target.remove_prefix(scheme.size());
+  const std::string_view authority = target.substr(0, target.find_first_of("/?"));
+  target.remove_prefix(authority.size());
+  request.host = host_without_port(authority);
+  return request.host && !request.host->empty();
+}
+
+bool read_request_line(std::string_view line, HttpRequest& request, bool& needs_host) {
   const auto method = take_until(line, " ");
-  const auto target = take_until(line, " ");
+  auto target = take_until(line, " ");
   const bool is_http = line == "HTTP/1.1" || line == "HTTP/1.0";
   if (!method || !target || !is_http || !is_token(*method)) return false;
-  if (!target->starts_with('/') || !is_visible(*target)) return false;
+  if (!is_visible(*target) || !take_host(*target, request)) return false;
+  needs_host = line == "HTTP/1.1";
   request.method = *method;
   request.path = target->substr(0, target->find('?'));
+  if (request.path.empty()) request.path = "/";
   const std::size_t query = target->find('?');
   if (query != std::string_view::npos) {
     request.token = value_in_query(target->substr(query + 1), "token");
@@ -123,7 +137,7 @@ bool read_header(std::string_view line, HttpRequest& request, bool& has_host) {
     const auto host = host_without_port(value);
     if (has_host || !host) return false;
     has_host = true;
-    request.host = *host;
+    if (!request.host) request.host = *host;  // that of an absolute target takes precedence
   } else if (equal_in_any_case(name, "accept")) {
     request.accept += (request.accept.empty() ? "" : ",") + std::string{value};
   } else if (equal_in_any_case(name, "authorization")) {
@@ -148,13 +162,14 @@ HttpParse parse_request(std::string_view text) {
   if (end > longest_request) return {State::Bad};
   std::string_view head = text.substr(0, end + 2);
   HttpParse parse{State::Whole};
+  bool needs_host = true;
   bool has_host = false;
   const auto first = take_until(head, "\r\n");
-  if (!first || !read_request_line(*first, parse.request)) return {State::Bad};
+  if (!first || !read_request_line(*first, parse.request, needs_host)) return {State::Bad};
   while (const auto line = take_until(head, "\r\n")) {
     if (!read_header(*line, parse.request, has_host)) return {State::Bad};
   }
-  if (!has_host) return {State::Bad};
+  if (needs_host && !has_host) return {State::Bad};
   return parse;
 }
 

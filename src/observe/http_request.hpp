@@ -13,7 +13,8 @@ struct HttpRequest {
   std::string path;   // without the query
   std::string label;  // the query's `label`, decoded
   std::string token;  // from the Authorization header, or else the query's `token`
-  std::string host;   // without the port, in lower case
+  // Without the port, in lower case; nothing if an HTTP/1.0 request names none.
+  std::optional<std::string> host;
   std::string accept;
   bool is_head() const { return method == "HEAD"; }
 };

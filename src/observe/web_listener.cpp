@@ -5,9 +5,6 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <array>
 #include <cstdio>
@@ -44,25 +41,15 @@ struct SocketAddress {
   }
 };
 
-Result<Fd> listen_at_path(const std::string& path, mode_t mode) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const std::string fresh = path + ".new";
-  if (fresh.size() >= sizeof address.sun_path)
-    return Error::invalid(serving_web, "the path is too long");
-  std::memcpy(address.sun_path, fresh.data(), fresh.size());
-  Fd socket{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
-  ::unlink(fresh.c_str());
-  // Rename it only once it listens, so that a client that finds it can connect.
-  if (!socket.is_open() ||
-      ::bind(socket.number(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
-      ::chmod(fresh.c_str(), mode) != 0 || ::listen(socket.number(), most_waiting) != 0 ||
-      ::rename(fresh.c_str(), path.c_str()) != 0) {
-    const Error error = share::system_error(serving_web);
-    ::unlink(fresh.c_str());
-    return error;
-  }
-  return socket;
+Result<share::ListeningSocket> listen_at_path(const std::string& path, mode_t mode) {
+  using share::ListeningSocket;
+  auto socket = ListeningSocket::open(path, {.replace = ListeningSocket::Replace::Stale,
+                                             .type = share::SocketType::Stream,
+                                             .mode = mode});
+  if (socket.ok()) return socket;
+  Error error = socket.error();
+  error.doing = serving_web;
+  return error;
 }
 
 SocketAddress network_address(const WebAddress& where) {
@@ -127,7 +114,11 @@ std::string as_kernel_writes(const SocketAddress& address) {
 
 std::string WebAddress::text() const {
   if (!path.empty()) return path;
-  return (is_ipv6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+  return host_in_url() + ":" + std::to_string(port);
+}
+
+std::string WebAddress::host_in_url() const {
+  return is_ipv6 ? "[" + host + "]" : host;
 }
 
 std::optional<WebAddress> read_web_address(const std::string& text) {
@@ -158,23 +149,13 @@ std::optional<WebAddress> read_web_address(const std::string& text) {
   return address;
 }
 
-WebListener::WebListener(WebListener&& other) noexcept
-    : address_(std::move(other.address_)),
-      owns_file_(std::exchange(other.owns_file_, false)),
-      socket_(std::move(other.socket_)) {}
-
-WebListener::~WebListener() {
-  if (owns_file_) ::unlink(address_.path.c_str());
-}
-
 Result<WebListener> WebListener::open(const WebAddress& address, mode_t mode_of_socket) {
   WebListener listener;
   listener.address_ = address;
   if (address.path.empty()) {
     listener.socket_ = TRY(listen_at_port(listener.address_));
   } else {
-    listener.socket_ = TRY(listen_at_path(address.path, mode_of_socket));
-    listener.owns_file_ = true;
+    listener.socket_at_path_ = TRY(listen_at_path(address.path, mode_of_socket));
   }
   return listener;
 }
@@ -186,6 +167,10 @@ WebListener WebListener::adopt(Fd socket) {
   listener.address_.path = "(the socket it was handed)";
   listener.socket_ = std::move(socket);
   return listener;
+}
+
+int WebListener::descriptor() const {
+  return socket_at_path_ ? socket_at_path_->socket().number() : socket_.number();
 }
 
 std::optional<uid_t> WebListener::user_of(const Fd& connection) const {

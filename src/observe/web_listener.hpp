@@ -8,6 +8,7 @@
 
 #include "base/fd.hpp"
 #include "base/result.hpp"
+#include "share/runtime_socket.hpp"
 
 namespace cuvmm::observe {
 
@@ -21,21 +22,19 @@ struct WebAddress {
   bool is_loopback = true;
 
   std::string text() const;
+  std::string host_in_url() const;  // an IPv6 address in brackets
 };
 inline constexpr std::uint16_t usual_web_port = 9435;
 std::optional<WebAddress> read_web_address(const std::string& text);
 
-// A listening socket.
+// A listening socket. The destructor removes the file of a Unix socket that it opened.
 class WebListener {
  public:
+  // Replaces a dead process's Unix socket, but no living one's and no other file.
   static Result<WebListener> open(const WebAddress& address, mode_t mode_of_socket);
   static WebListener adopt(Fd socket);  // an inherited Unix socket
 
-  WebListener(WebListener&& other) noexcept;
-  WebListener& operator=(WebListener&&) = delete;
-  ~WebListener();  // removes the file of a socket that it opened
-
-  int descriptor() const { return socket_.number(); }
+  int descriptor() const;
   // With the actual port if port 0 was requested.
   const WebAddress& address() const { return address_; }
   // The user at the other end of a connection; nothing if unknown.
@@ -45,8 +44,8 @@ class WebListener {
   WebListener() = default;
 
   WebAddress address_;
-  bool owns_file_ = false;
-  Fd socket_;
+  std::optional<share::ListeningSocket> socket_at_path_;
+  Fd socket_;  // otherwise: at a port, or inherited
 };
 
 // The user at the other end of a loopback connection, from /proc/net/tcp.

@@ -35,6 +35,12 @@ constexpr const char* safety =
     "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n"
     "Cross-Origin-Resource-Policy: same-origin\r\nCache-Control: no-store\r\n";
 
+// Any site open in a local browser could point a name of its own at this address (DNS rebinding).
+// Browsers always send a host, so a request without one is not a browser's.
+bool is_for_loopback(const HttpRequest& request, const WebAddress& address) {
+  return !request.host || is_loopback_name(*request.host) || *request.host == address.host_in_url();
+}
+
 }  // namespace
 
 Result<std::unique_ptr<WebServer>> WebServer::open(WebSettings settings, WebSource& source,
@@ -47,8 +53,9 @@ Result<std::unique_ptr<WebServer>> WebServer::open(WebSettings settings, WebSour
   }
   auto server =
       std::unique_ptr<WebServer>{new WebServer{std::move(settings), source, std::move(listeners)}};
-  server->epoll_ = Fd{::epoll_create1(EPOLL_CLOEXEC)};
-  server->timer_ = Fd{::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)};
+  server->epoll_ = TRY(share::opened_fd(::epoll_create1(EPOLL_CLOEXEC), doing));
+  server->timer_ =
+      TRY(share::opened_fd(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK), doing));
   bool watches_all = server->watch(server->timer_.number(), nullptr);
   for (const WebListener& one : server->listeners_) {
     watches_all = watches_all && server->watch(one.descriptor(), const_cast<WebListener*>(&one));
@@ -160,11 +167,9 @@ void WebServer::read(Connection& connection) {
 void WebServer::answer(Connection& connection) {
   const HttpRequest& request = connection.request;
   const WebAddress& address = connection.listener->address();
-  // Otherwise any site open in a local browser could point a name of its own at this address (DNS
-  // rebinding).
-  if (address.path.empty() && address.is_loopback && !is_loopback_name(request.host)) {
+  if (address.path.empty() && address.is_loopback && !is_for_loopback(request, address)) {
     return complain(connection, "421 Misdirected Request",
-                    "The host has to be localhost, 127.0.0.1 or [::1].");
+                    "The host has to be localhost, 127.0.0.1, [::1] or the address served.");
   }
   if (request.method != "GET" && request.method != "HEAD") {
     return complain(connection, "405 Method Not Allowed", "Only GET and HEAD.",
@@ -267,6 +272,12 @@ void WebServer::deliver() {
     if (state.empty()) state = source_.state(viewer);
     return state;
   };
+  std::map<std::pair<WebViewer, MetricFormat>, std::string> all_metrics;
+  const auto metrics_for = [&](const WebViewer& viewer, MetricFormat format) -> const std::string& {
+    std::string& metrics = all_metrics[{viewer, format}];
+    if (metrics.empty()) metrics = source_.metrics(viewer, format);
+    return metrics;
+  };
   for (Connection& one : connections_) {
     if (one.is_over) continue;
     if (one.stage == Stage::Streaming && streams_are_due) {
@@ -284,7 +295,7 @@ void WebServer::deliver() {
       }
     } else if (one.stage == Stage::Waiting) {
       const MetricFormat format = format_for(one.request.accept);
-      respond(one, "200 OK", content_type(format), source_.metrics(one.viewer, format));
+      respond(one, "200 OK", content_type(format), metrics_for(one.viewer, format));
     }
   }
   if (streams_are_due) next_event_us_ = now + settings_.interval_us;

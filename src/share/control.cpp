@@ -141,7 +141,7 @@ Result<ControlSocket> ControlSocket::open() {
   const std::string folder = TRY(private_folder());
   remove_stale_sockets(TRY(PrivateFolder::open(folder)), control_prefix);
   ControlSocket socket{TRY(ListeningSocket::open(folder + "/" + name_of(::getpid()),
-                                                 ListeningSocket::Replace::Nothing))};
+                                                 {.replace = ListeningSocket::Replace::Nothing}))};
   socket.keep_spare();
   return socket;
 }

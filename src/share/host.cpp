@@ -29,7 +29,7 @@ Result<std::unique_ptr<Host>> Host::open(const HostSettings& settings) {
     return write_token(settings.token_path, settings.token);
   };
   ListeningSocket listening =
-      TRY(ListeningSocket::open(settings.path, settings.replace, put_token_down));
+      TRY(ListeningSocket::open(settings.path, {.replace = settings.replace}, put_token_down));
   return std::unique_ptr<Host>{new Host{settings, std::move(listening)}};
 }
 
@@ -70,7 +70,7 @@ std::size_t Host::grants() const {
 void Host::listen_again() {
   if (listening_.socket().is_open() || process_ != ::getpid()) return;
   { const ListeningSocket closed = std::move(listening_); }  // removes its file
-  auto listening = ListeningSocket::open(settings_.path, settings_.replace);
+  auto listening = ListeningSocket::open(settings_.path, {.replace = settings_.replace});
   if (listening.ok()) {
     listening_ = std::move(*listening);
   } else {

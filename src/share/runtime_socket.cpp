@@ -15,6 +15,8 @@
 namespace cuvmm::share {
 namespace {
 
+constexpr const char* listening_at_socket = "listen at a socket";
+
 // The address to bind or connect a socket to. The system limits a path to about a hundred
 // characters; a longer one goes through a descriptor of its folder, which must stay open meanwhile.
 struct Address {
@@ -46,10 +48,9 @@ struct Address {
   }
 };
 
-Result<Fd> new_socket() {
-  Fd socket{::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
-  if (!socket.is_open()) return system_error("make a socket");
-  return socket;
+Result<Fd> new_socket(SocketType type) {
+  const int kind = type == SocketType::Stream ? SOCK_STREAM : SOCK_SEQPACKET;
+  return opened_fd(::socket(AF_UNIX, kind | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), "make a socket");
 }
 
 // Checks that a socket can be bound in the folder: some file systems have no sockets, and some
@@ -59,7 +60,7 @@ Result<void> takes_sockets(const std::string& folder) {
   const std::string path = folder + "/trial-" + std::to_string(::getpid()) + "-" +
                            std::to_string(tries.fetch_add(1)) + being_made;
   const Address address = TRY(Address::of(path));
-  const Fd socket = TRY(new_socket());
+  const Fd socket = TRY(new_socket(SocketType::Packets));
   ::unlink(path.c_str());
   const bool is_bound = ::bind(socket.number(), address.generic(), Address::size) == 0;
   Result<void> bound = is_bound ? Result<void>{} : system_error("have a folder for sockets");
@@ -87,21 +88,43 @@ Error nobody_listens(int code) {
           .subject = "no process listens there"};
 }
 
+Error somebody_listens() {
+  return {.kind = ErrorKind::AlreadyExists,
+          .doing = listening_at_socket,
+          .subject = "another process listens there"};
+}
+
+// A path that is wrong must not cost anyone a file.
+Result<void> refuse_other_files(const std::string& path, const char* subject) {
+  struct stat facts {};
+  if (::lstat(path.c_str(), &facts) != 0 || S_ISSOCK(facts.st_mode)) return {};
+  return Error{.kind = ErrorKind::AlreadyExists, .doing = listening_at_socket, .subject = subject};
+}
+
+// Other programs listen without taking our lock; only connecting shows that they do.
+Result<void> refuse_living_socket(const std::string& path) {
+  const auto listens = connect_to(path, Deadline{});
+  if (listens.ok()) return somebody_listens();
+  Error error = listens.error();
+  if (error.kind == ErrorKind::NotFound) return {};
+  const bool is_living = error.kind == ErrorKind::TimedOut || error.system_code == EPROTOTYPE;
+  if (is_living) return somebody_listens();
+  error.doing = listening_at_socket;
+  return error;
+}
+
 // The kernel releases the lock when its owner ends, however it ends.
 Result<Fd> lock_of(const std::string& path) {
-  constexpr const char* doing = "listen at a socket";
-  Fd lock{::open((path + ".lock").c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC,
-                 S_IRUSR | S_IWUSR)};
-  if (!lock.is_open()) return system_error(doing);
+  Fd lock = TRY(opened_fd(::open((path + ".lock").c_str(),
+                                 O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR),
+                          listening_at_socket));
   if (::flock(lock.number(), LOCK_EX | LOCK_NB) == 0) return lock;
-  if (errno != EWOULDBLOCK) return system_error(doing);
-  return Error{
-      .kind = ErrorKind::AlreadyExists, .doing = doing, .subject = "another process listens there"};
+  if (errno != EWOULDBLOCK) return system_error(listening_at_socket);
+  return somebody_listens();
 }
 
 // Gives the socket its final name, unless a living process has it. Removes a dead process's socket.
 Result<void> name_it(const std::string& fresh, const std::string& path) {
-  constexpr const char* doing = "listen at a socket";
   for (int tries = 0; tries < 2; ++tries) {
     if (::link(fresh.c_str(), path.c_str()) == 0) {
       ::unlink(fresh.c_str());
@@ -110,15 +133,14 @@ Result<void> name_it(const std::string& fresh, const std::string& path) {
     if (errno != EEXIST && ::access(path.c_str(), F_OK) != 0) {
       // A file system without hard links: rename() may overwrite a socket that another process
       // creates at this moment.
-      if (::rename(fresh.c_str(), path.c_str()) != 0) return system_error(doing);
+      if (::rename(fresh.c_str(), path.c_str()) != 0) return system_error(listening_at_socket);
       return {};
     }
     const auto listens = connect_to(path, Deadline{});
     if (listens.ok() || listens.error().kind != ErrorKind::NotFound) break;
     if (listens.error().system_code == ECONNREFUSED) ::unlink(path.c_str());
   }
-  return Error{
-      .kind = ErrorKind::AlreadyExists, .doing = doing, .subject = "another process listens there"};
+  return somebody_listens();
 }
 
 }  // namespace
@@ -156,40 +178,35 @@ Result<void> in_any_folder(const std::string& name,
   return why;
 }
 
-// A path that is wrong must not cost anyone a file.
-Result<void> refuse_other_files(const std::string& path, const char* doing) {
-  struct stat facts {};
-  if (::lstat(path.c_str(), &facts) != 0 || S_ISSOCK(facts.st_mode)) return {};
-  return Error{.kind = ErrorKind::AlreadyExists,
-               .doing = doing,
-               .subject = "another file is there, which is no socket"};
-}
-
-Result<ListeningSocket> ListeningSocket::open(const std::string& path, Replace replace,
+Result<ListeningSocket> ListeningSocket::open(const std::string& path, const Settings& settings,
                                               const std::function<Result<void>()>& prepare) {
-  constexpr const char* doing = "listen at a socket";
   const std::string fresh = path + being_made;
-  TRY(refuse_other_files(path, doing));
-  TRY(refuse_other_files(fresh, doing));
+  TRY(refuse_other_files(path, "a file that is not a socket is there"));
+  TRY(refuse_other_files(fresh, "with .new appended it names a file that is not a socket"));
   ListeningSocket listening;
-  if (replace == Replace::Stale) listening.lock_ = ForkClosedFd{TRY(lock_of(path))};
+  if (settings.replace == Replace::Stale) {
+    listening.lock_ = ForkClosedFd{TRY(lock_of(path))};
+    TRY(refuse_living_socket(path));
+    TRY(refuse_living_socket(fresh));
+  }
   TRY(prepare());
-  listening.socket_ = ForkClosedFd{TRY(new_socket())};
+  listening.socket_ = ForkClosedFd{TRY(new_socket(settings.type))};
   // Binds under a temporary name and renames once it listens, so that any process that finds the
   // socket can connect.
   const Address address = TRY(Address::of(fresh));
   ::unlink(fresh.c_str());
   const int socket = listening.socket_.number();
-  if (::bind(socket, address.generic(), Address::size) != 0) return system_error(doing);
+  if (::bind(socket, address.generic(), Address::size) != 0) {
+    return system_error(listening_at_socket);
+  }
   const auto file = FileIdentity::at(fresh);
   const Result<void> named = [&]() -> Result<void> {
-    if (!file || ::chmod(fresh.c_str(), S_IRUSR | S_IWUSR) != 0 ||
-        ::listen(socket, SOMAXCONN) != 0) {
-      return system_error(doing);
+    if (!file || ::chmod(fresh.c_str(), settings.mode) != 0 || ::listen(socket, SOMAXCONN) != 0) {
+      return system_error(listening_at_socket);
     }
-    if (replace == Replace::Nothing) return name_it(fresh, path);
+    if (settings.replace == Replace::Nothing) return name_it(fresh, path);
     // The lock's holder replaces an existing file atomically.
-    if (::rename(fresh.c_str(), path.c_str()) != 0) return system_error(doing);
+    if (::rename(fresh.c_str(), path.c_str()) != 0) return system_error(listening_at_socket);
     return {};
   }();
   if (!named.ok()) {
@@ -247,7 +264,7 @@ void ListeningSocket::close() {
   lock_.close();
 }
 
-Result<Fd> connect_to(const std::string& path, Deadline until) {
+Result<Fd> connect_to(const std::string& path, Deadline until, SocketType type) {
   constexpr const char* doing = "connect to the exporter";
   const auto address = Address::of(path);
   if (!address.ok()) {
@@ -257,7 +274,7 @@ Result<Fd> connect_to(const std::string& path, Deadline until) {
     return nobody_listens(address.error().system_code);
   }
   for (;;) {
-    Fd socket = TRY(new_socket());
+    Fd socket = TRY(new_socket(type));
     if (::connect(socket.number(), address->generic(), Address::size) == 0) return socket;
     if (errno == ENOENT || errno == ECONNREFUSED || errno == ENOTDIR) {
       return nobody_listens(errno);

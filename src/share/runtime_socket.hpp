@@ -2,6 +2,8 @@
 // Where processes of one user find each other's sockets.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <functional>
 #include <string>
 #include <vector>
@@ -25,6 +27,8 @@ std::vector<std::string> folders_to_search();
 Result<void> in_any_folder(const std::string& name,
                            const std::function<Result<void>(const std::string& path)>& attempt);
 
+enum class SocketType : std::uint8_t { Packets, Stream };
+
 // A listening socket at a path. The destructor closes it and removes its file.
 class ListeningSocket {
  public:
@@ -32,10 +36,15 @@ class ListeningSocket {
     Stale,    // replace a dead process's socket at a well-known name; guarded by a lock file
     Nothing,  // the name is unique to this process, so there is no lock file
   };
-  // AlreadyExists if a living process listens there. `prepare` runs once the path is ours and
-  // before anyone can connect.
+  struct Settings {
+    Replace replace = Replace::Nothing;
+    SocketType type = SocketType::Packets;
+    mode_t mode = S_IRUSR | S_IWUSR;
+  };
+  // AlreadyExists if a living process listens there, or if there is a file other than a socket.
+  // `prepare` runs once the path is ours and before anyone can connect.
   static Result<ListeningSocket> open(
-      const std::string& path, Replace replace,
+      const std::string& path, const Settings& settings,
       const std::function<Result<void>()>& prepare = [] { return Result<void>{}; });
 
   ListeningSocket(ListeningSocket&& other) noexcept;
@@ -65,7 +74,8 @@ class ListeningSocket {
 };
 
 // NotFound if no process listens there.
-Result<Fd> connect_to(const std::string& path, Deadline until);
+Result<Fd> connect_to(const std::string& path, Deadline until,
+                      SocketType type = SocketType::Packets);
 
 // The names of sockets in the folder that begin with `prefix` and are ready for connections.
 std::vector<std::string> sockets_in(const PrivateFolder& folder, const std::string& prefix);

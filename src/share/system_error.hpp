@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "base/clock.hpp"
+#include "base/fd.hpp"
 #include "base/result.hpp"
 
 namespace cuvmm::share {
@@ -12,6 +13,12 @@ namespace cuvmm::share {
 inline Error system_error(const char* doing, const char* subject = "") {
   return {
       .kind = ErrorKind::SystemFailed, .system_code = errno, .doing = doing, .subject = subject};
+}
+
+// The descriptor that a system call has returned, or the error in errno.
+inline Result<Fd> opened_fd(int descriptor, const char* doing) {
+  if (descriptor < 0) return system_error(doing);
+  return Fd{descriptor};
 }
 
 inline Error other_side_has_gone(const char* doing) {

@@ -58,6 +58,12 @@ void RunningProgram::signal(int number) const {
   if (::kill(-pid_, number) != 0) ::kill(pid_, number);
 }
 
+bool RunningProgram::has_ended() const {
+  siginfo_t info{};
+  const auto pid = static_cast<id_t>(pid_);
+  return ::waitid(P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == pid_;
+}
+
 int RunningProgram::wait() {
   int status = 0;
   for (int i = 0; i < 180 * 50; ++i) {

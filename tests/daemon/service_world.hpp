@@ -27,6 +27,7 @@ class RunningProgram {
 
   pid_t pid() const { return pid_; }
   void signal(int number) const;
+  bool has_ended() const;
   // Returns the exit status as a shell gives it. A program that runs longer than a minute and a
   // half is killed; the result is then -1.
   int wait();

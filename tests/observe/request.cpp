@@ -68,10 +68,39 @@ TEST(HttpRequests, PreferATokenInTheHeaderToOneInTheAddress) {
   EXPECT_EQ(token("Authorization: Basic query"), "?");
 }
 
+TEST(HttpRequests, OfHttp11NeedAHostButThoseOfHttp10DoNot) {
+  EXPECT_EQ(parse_request("GET / HTTP/1.1\r\n\r\n").state, State::Bad);
+  const HttpParse old = parse_request("GET / HTTP/1.0\r\n\r\n");
+  ASSERT_EQ(old.state, State::Whole);
+  EXPECT_EQ(old.request.host, std::nullopt);
+  EXPECT_EQ(parse_request("GET / HTTP/1.0\r\nHost: a\r\n\r\n").request.host, "a");
+  EXPECT_EQ(parse_request("GET / HTTP/1.0\r\nHost: a\r\nHost: a\r\n\r\n").state, State::Bad);
+}
+
+TEST(HttpRequests, TakeTheHostFromAnAbsoluteTarget) {
+  const auto read = [](const std::string& target) {
+    const HttpParse parse = parse_request("GET " + target + " HTTP/1.1\r\nHost: header\r\n\r\n");
+    if (parse.state != State::Whole) return std::string{"(bad)"};
+    return *parse.request.host + " " + parse.request.path + " " + parse.request.label;
+  };
+  EXPECT_EQ(read("/metrics"), "header /metrics ");
+  EXPECT_EQ(read("http://LocalHost:9435/client?label=a"), "localhost /client a");
+  EXPECT_EQ(read("HTTP://[::1]"), "[::1] / ");
+  EXPECT_EQ(read("http://evil?label=//localhost/"), "evil / //localhost/");
+  EXPECT_EQ(read("http://user@localhost/"), "user@localhost / ") << "which is not localhost";
+  for (const char* const wrong :
+       {"http:///metrics", "http://", "http://:80/", "http://a:b/", "https://localhost/",
+        "localhost/metrics", "http:/metrics", "*"}) {
+    EXPECT_EQ(read(wrong), "(bad)") << wrong;
+  }
+  EXPECT_EQ(parse_request("GET http://localhost/ HTTP/1.1\r\n\r\n").state, State::Bad)
+      << "HTTP/1.1 also needs the header";
+}
+
 TEST(HttpRequests, HostsAreNamesWithoutTheirPort) {
   const auto host = [](const std::string& value) {
     const HttpParse parse = parse_request("GET / HTTP/1.1\r\nHost: " + value + "\r\n\r\n");
-    return parse.state == State::Whole ? parse.request.host : "(bad)";
+    return parse.state == State::Whole ? parse.request.host : std::optional<std::string>{"(bad)"};
   };
   EXPECT_EQ(host("[::1]:80"), "[::1]");
   EXPECT_EQ(host("127.0.0.1"), "127.0.0.1");

@@ -88,7 +88,7 @@ TEST(ShareLongPaths, AreBoundAndConnectedTo) {
   ASSERT_TRUE(fs::create_directory(folder));
   const std::string path = folder + "/ipc-4711-0123456789abcdef";
   {
-    const auto listening = ListeningSocket::open(path, ListeningSocket::Replace::Nothing);
+    const auto listening = ListeningSocket::open(path, {});
     ASSERT_TRUE(listening.ok()) << said(listening);
     const auto socket = connect_to(path, in_time());
     EXPECT_TRUE(socket.ok()) << said(socket);
@@ -101,16 +101,27 @@ TEST(ShareLongPaths, AreBoundAndConnectedTo) {
 TEST(ShareSockets, OfLiveProcessesAreNeitherReplacedNorRemoved) {
   const SharePlace place;
   const std::string path = place.socket();
-  auto first = ListeningSocket::open(path, ListeningSocket::Replace::Nothing);
+  auto first = ListeningSocket::open(path, {});
   ASSERT_TRUE(first.ok()) << said(first);
-  const auto second = ListeningSocket::open(path, ListeningSocket::Replace::Nothing);
+  const auto second = ListeningSocket::open(path, {});
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().kind, ErrorKind::AlreadyExists);
 
   fs::rename(path, place.folder() + "/elsewhere");
-  const auto third = ListeningSocket::open(path, ListeningSocket::Replace::Nothing);
+  const auto third = ListeningSocket::open(path, {});
   ASSERT_TRUE(third.ok()) << said(third);
   first->remove_file();
+  EXPECT_TRUE(connect_to(path, in_time()).ok());
+}
+
+TEST(ShareSockets, OfLiveProcessesThatTakeNoLockAreKept) {
+  const SharePlace place;
+  const std::string path = place.socket();
+  const auto first = ListeningSocket::open(path, {});
+  ASSERT_TRUE(first.ok()) << said(first);
+  const auto second = ListeningSocket::open(path, {.replace = ListeningSocket::Replace::Stale});
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().kind, ErrorKind::AlreadyExists);
   EXPECT_TRUE(connect_to(path, in_time()).ok());
 }
 
