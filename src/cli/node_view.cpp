@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "base/printable.hpp"
 #include "base/size.hpp"
 #include "node/service_socket.hpp"
 #include "share/packet.hpp"
@@ -100,8 +101,21 @@ nlohmann::json limit_as_json(Size limit) {
   return limit == node::unlimited ? nlohmann::json() : nlohmann::json(limit);
 }
 
+// An older service does not say, and calls such a reclaim applied.
+bool is_in_progress(const MoveState& move) {
+  return move.is_open.value_or(false);
+}
+
+nlohmann::json outcome_as_json(const MoveState& move) {
+  return is_in_progress(move) ? nlohmann::json() : nlohmann::json(name_of(move.how));
+}
+
 double seconds(Microseconds time) {
   return static_cast<double>(time) / 1e6;
+}
+
+double milliseconds(Microseconds time) {
+  return static_cast<double>(time) / 1e3;
 }
 
 void append_times(const NodeView& view, std::vector<std::string>& lines) {
@@ -204,12 +218,15 @@ std::vector<std::string> lines_of(const NodeView& view) {
   const std::size_t first = view.moves.size() - std::min(view.moves.size(), most_moves);
   for (std::size_t i = first; i < view.moves.size(); ++i) {
     const MoveState& move = view.moves[i];
-    lines.push_back(fmt::format("{:.1f} s ago: {} gave {} of {} on {} ({}, {} in {:.0f} ms) for {}",
-                                static_cast<double>(move.ago) / 1e6, printable(move.from),
-                                print_size(move.returned), print_size(move.asked),
-                                print_place(view, move.place), name_of(move.step),
-                                name_of(move.how), static_cast<double>(move.took) / 1e3,
-                                move.for_whom.empty() ? "a limit" : printable(move.for_whom)));
+    const bool is_open = is_in_progress(move);
+    const std::string outcome =
+        is_open ? "in progress"
+                : fmt::format("{} in {:.0f} ms", name_of(move.how), milliseconds(move.took));
+    lines.push_back(
+        fmt::format("{:.1f} s ago: {} {} {} of {} on {} ({}, {}) for {}", seconds(move.ago),
+                    printable(move.from), is_open ? "has given" : "gave", print_size(move.returned),
+                    print_size(move.asked), print_place(view, move.place), name_of(move.step),
+                    outcome, move.for_whom.empty() ? "a limit" : printable(move.for_whom)));
   }
   return lines;
 }
@@ -258,7 +275,7 @@ nlohmann::json as_json(const NodeView& view) {
                      {"step", name_of(move.step)},
                      {"asked_bytes", move.asked},
                      {"returned_bytes", move.returned},
-                     {"outcome", name_of(move.how)}});
+                     {"outcome", outcome_as_json(move)}});
   }
   return {{"places", places}, {"clients", clients}, {"moves", moves}};
 }

@@ -96,6 +96,7 @@ void Broker::show_state(ConnectionId id, Microseconds now) const {
   for (const Move& move : moves_) {
     node::MoveState state = move.state;
     state.ago = now - move.began;
+    state.is_open = move.is_open;
     if (move.is_open) state.took = state.ago;
     show(state);
   }

@@ -231,10 +231,11 @@ void TimeKeeper::report_suspensions() {
   }
 }
 
-// The heartbeat tells waiting threads that the service is alive.
+// The heartbeat tells waiting threads that the service is alive, and whether they wait for a cap.
 void TimeKeeper::beat(Microseconds now) {
   beaten_at_ = now;
   for (auto& [id, client] : clients_) {
+    client.board->is_over_cap.store(policy_.is_over_cap(id) ? 1 : 0, std::memory_order_relaxed);
     client.board->beat_ns.store(now * 1000, std::memory_order_relaxed);
   }
 }

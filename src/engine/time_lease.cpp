@@ -32,6 +32,8 @@ constexpr std::uint64_t natively_for_ns = 10'000 * ms;
 constexpr std::uint64_t patience_ns = 5 * ms;
 constexpr std::uint32_t most_let_through = 1'024;
 constexpr std::uint32_t long_window_us = 1'000;
+// Much less than the time for which work may outlast its quantum (TimeSettings::outlasts).
+constexpr std::uint64_t longest_to_queue_behind_ns = 20 * ms;
 constexpr std::uint64_t idle_after_ns = node::wants_after_work * 1'000;
 constexpr std::uint64_t rest_ns = 1'000 * ms;
 constexpr std::uint64_t longest_look_ns = ms / 2;
@@ -171,10 +173,13 @@ bool TimeLease::has_room(OfDevice& device) {
   const std::uint32_t window_us = device.words->window.load(std::memory_order_relaxed);
   if (window_us == 0) return true;
   const Holding holding{lock_};
-  // Two, so that kernels longer than the window leave no gap between them on the device.
-  const std::size_t least = window_us >= long_window_us ? 2 : 1;
-  const bool fits =
-      device.flight_count < least || device.in_flight_ns < std::uint64_t{window_us} * 1'000;
+  // A second operation, so that kernels longer than the window leave no gap between them on the
+  // device. Two long ones could outlast the quantum, and the first of all may be long.
+  const bool may_queue_second = window_us >= long_window_us && device.flight_count == 1 &&
+                                device.estimates.has_learnt() &&
+                                device.in_flight_ns <= longest_to_queue_behind_ns;
+  const bool fits = device.flight_count == 0 || may_queue_second ||
+                    device.in_flight_ns < std::uint64_t{window_us} * 1'000;
   if (!fits && device.let_through == 0) return false;
   if (!fits) --device.let_through;
   device.admitted_at = now_ns();
@@ -184,6 +189,7 @@ bool TimeLease::has_room(OfDevice& device) {
 void TimeLease::wait_to_launch(OfDevice& device, Call call) {
   device.waiting.fetch_add(1);
   const std::uint64_t asked_at = now_ns();
+  std::uint64_t within_cap_since = asked_at;
   std::uint64_t waits_for_grant_since = 0;
   const auto grant_wait_ends = [&] {
     const std::uint64_t since = std::exchange(waits_for_grant_since, 0);
@@ -205,10 +211,12 @@ void TimeLease::wait_to_launch(OfDevice& device, Call call) {
     }
     const std::uint32_t word = device.words->grant.load(std::memory_order_acquire);
     if (node::grant_in(word) == TimeGrant::None) {
-      const std::uint64_t beat = grants_->board()->beat_ns.load(std::memory_order_relaxed);
+      const node::GrantBoard& board = *grants_->board();
+      const std::uint64_t beat = board.beat_ns.load(std::memory_order_relaxed);
+      if (board.is_over_cap.load(std::memory_order_relaxed) != 0) within_cap_since = now;
       if (now > std::max(beat, asked_at) + longest_silence_ns) {
         suspend_sharing("the node service is silent");
-      } else if (now > asked_at + longest_wait_ns) {
+      } else if (now > within_cap_since + longest_wait_ns) {
         suspend_sharing("no grant of device time has come");
       } else {
         wait_while_shared(device.words->grant, word, Duration{5'000});

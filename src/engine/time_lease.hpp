@@ -21,8 +21,9 @@ namespace cuvmm {
 // no work left or, after losing the grant, nothing in flight. Without competition it watches
 // nothing.
 //
-// Every wait is bounded, after which the call proceeds natively: no program hangs because of
-// another program or of the service.
+// Every wait for others is bounded, after which the call proceeds natively: no program hangs
+// because of another program or of the service. A wait for time under the process's own cap lasts
+// as long as the cap demands.
 class TimeLease final : public lease::TimeSharer, private Watcher {
  public:
   struct Dependencies {

@@ -89,6 +89,12 @@ class MessageWriter {
     for (std::size_t i = 0; i < count; ++i) (*this)(sizes[i]);
   }
 
+  // A field that a later version added to the end of its message.
+  template <class Value>
+  void operator()(const std::optional<Value>& value) {
+    if (value) (*this)(*value);
+  }
+
   std::vector<std::byte> take() { return std::move(bytes_); }
 
  private:
@@ -158,6 +164,12 @@ class MessageReader {
     (*this)(count);
     if (count > most_context_sizes) return fail("more devices than a message has");
     for (std::uint8_t i = 0; i < count && why_not_ == nullptr; ++i) (*this)(sizes.emplace_back());
+  }
+
+  // Empty if the sender's version does not have the field.
+  template <class Value>
+  void operator()(std::optional<Value>& value) {
+    if (!bytes_.empty()) (*this)(value.emplace());
   }
 
   const char* why_not() const { return why_not_; }

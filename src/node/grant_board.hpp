@@ -48,7 +48,8 @@ struct GrantBoard {
   static constexpr std::uint32_t most_foregrounds = 8;
 
   std::atomic<std::uint32_t> changes{0};  // of any grant: a futex for the client's own thread
-  std::uint32_t for_later = 0;
+  // At the last heartbeat, the client had no time left under its cap. Older services write nothing.
+  std::atomic<std::uint32_t> is_over_cap{0};
   std::atomic<std::uint64_t> beat_ns{0};  // the service's heartbeat
   std::array<GrantWords, most_devices> devices;
 };

@@ -4,6 +4,8 @@
 // greeting: every request names the protocol version.
 #pragma once
 
+#include <optional>
+
 #include "node/message.hpp"
 
 namespace cuvmm::node {
@@ -87,17 +89,19 @@ struct HoldingState {
 // One reclaim request; the latest comes last.
 struct MoveState {
   Microseconds ago = 0;   // when it was asked for
-  Microseconds took = 0;  // until it ended
+  Microseconds took = 0;  // until it ended, or until now
   PlaceUuid place{};
   std::string from;
   std::string for_whom;  // empty: a lowered limit or an overcommitted place
   ReclaimStep step = ReclaimStep::Cache;
   Size asked = 0;
   Size returned = 0;
-  ReclaimEnd how = ReclaimEnd::Applied;
+  ReclaimEnd how = ReclaimEnd::Applied;  // unless it is open
+  std::optional<bool> is_open;           // empty: the service is older
   static constexpr auto fields(auto& self, auto&& field) {
     field(self.ago), field(self.took), field(self.place), field(self.from), field(self.for_whom),
-        field(self.step), field(self.asked), field(self.returned), field(self.how);
+        field(self.step), field(self.asked), field(self.returned), field(self.how),
+        field(self.is_open);
   }
 };
 
@@ -129,7 +133,7 @@ struct TimeTermsAsk {
 struct TimeState {
   ClientId client = 0;
   std::uint32_t cap = 100;
-  Microseconds held = 0;    // by its whole group, if it has one
+  Microseconds held = 0;    // by its whole group, while it has one
   Microseconds waited = 0;  // with work but without a grant
   bool competes = false;    // it needs grants, since others want one of its devices too
   static constexpr auto fields(auto& self, auto&& field) {

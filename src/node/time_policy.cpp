@@ -20,16 +20,18 @@ std::string party_of(ClientId client, const std::string& group) {
 }  // namespace
 
 TimePolicy::Decisions TimePolicy::came(ClientId client, const TimeTerms& terms, Microseconds now) {
+  now_ = std::max(now_, now);
   Member& member = clients_[client];
   member.terms = terms;
   member.party = party_of(client, terms.group);
   const bool is_new = !parties_.contains(member.party);
   Party& party = parties_[member.party];
-  party.members.insert(client);
   if (is_new) {
-    party.credit = static_cast<std::int64_t>(settings_.cap_quantum);
-    party.credit_at = now;
+    party.credit = to_credit(settings_.cap_quantum);
+    party.counted_until = now_;
   }
+  count_time(party);
+  party.members.insert(client);
   renew_terms(party);
   return decide(now);
 }
@@ -38,16 +40,20 @@ TimePolicy::Decisions TimePolicy::terms_changed(ClientId client, const TimeTerms
                                                 Microseconds now) {
   const auto found = clients_.find(client);
   if (found == clients_.end()) return {};
+  now_ = std::max(now_, now);
+  Party& party = parties_.at(found->second.party);
+  count_time(party);
   const std::string group = found->second.terms.group;
   found->second.terms = terms;
   found->second.terms.group = group;
-  renew_terms(parties_.at(found->second.party));
+  renew_terms(party);
   return decide(now);
 }
 
 TimePolicy::Decisions TimePolicy::left(ClientId client, Microseconds now) {
   const auto found = clients_.find(client);
   if (found == clients_.end()) return {};
+  now_ = std::max(now_, now);
   leave_party(client);
   clients_.erase(found);
   return decide(now);
@@ -56,6 +62,7 @@ TimePolicy::Decisions TimePolicy::left(ClientId client, Microseconds now) {
 void TimePolicy::leave_party(ClientId client) {
   const std::string name = clients_.at(client).party;
   Party& party = parties_.at(name);
+  count_time(party);
   party.members.erase(client);
   if (party.members.empty()) {
     std::erase_if(outlasting_, [&](const Outlasting& one) { return one.party == name; });
@@ -81,19 +88,18 @@ void TimePolicy::move_to_party_of(ClientId client, const std::string& group) {
   member.terms.group = group;
   const std::string name = party_of(client, group);
   if (name == member.party) return;
-  const Party& before = parties_.at(member.party);
-  const bool holds = before.phase == Phase::Running || before.phase == Phase::Draining;
-  const Microseconds charged = holds && before.cap < 100 ? now_ - before.since : 0;
+  Party& before = parties_.at(member.party);
+  count_time(before);
   Party own;
-  own.used = before.used + (holds ? charge_of(before) : 0);
+  own.used = before.used;
   own.was_free_at = before.was_free_at;
-  own.credit = credit_of(before) - static_cast<std::int64_t>(charged);
-  own.credit_at = now_;
-  own.use = use_of(client);
+  own.credit = before.credit;
+  own.counted_until = now_;
   leave_party(client);
   member.party = name;
   member.undrained.clear();
   Party& party = parties_.try_emplace(name, own).first->second;
+  count_time(party);
   party.used = std::max(party.used, own.used);
   party.was_free_at = std::max(party.was_free_at, own.was_free_at);
   party.members.insert(client);
@@ -174,11 +180,15 @@ TimeUse TimePolicy::use_of(ClientId client) const {
   const auto found = clients_.find(client);
   if (found == clients_.end()) return {};
   const Party& party = parties_.at(found->second.party);
-  TimeUse use = party.use;
-  const bool holds = party.phase == Phase::Running || party.phase == Phase::Draining;
-  if (holds) use.held += now_ - party.since;
-  if (party.phase == Phase::Waiting) use.waited += now_ - party.since;
+  TimeUse use = found->second.use;
+  if (party.holds()) use.held += now_ - party.counted_until;
+  if (party.phase == Phase::Waiting) use.waited += now_ - party.counted_until;
   return use;
+}
+
+bool TimePolicy::is_over_cap(ClientId client) const {
+  const auto found = clients_.find(client);
+  return found != clients_.end() && is_broke(parties_.at(found->second.party));
 }
 
 std::vector<ClientId> TimePolicy::above(ClientId client, PlaceId device) const {

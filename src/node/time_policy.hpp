@@ -109,6 +109,8 @@ class TimePolicy {
   bool is_suspended(PlaceId device) const;
   TimeGrant grant_of(ClientId client, PlaceId device) const;
   TimeUse use_of(ClientId client) const;
+  // Whether its party cannot get a grant, because it has used up the time that its cap allows.
+  bool is_over_cap(ClientId client) const;
   // Clients whose work on the device this client defers to.
   std::vector<ClientId> above(ClientId client, PlaceId device) const;
   // Clients that had work in flight when their grant ended, and have not reported its end.
@@ -131,6 +133,7 @@ class TimePolicy {
     bool is_stopped = false;
     bool has_memory_turn = false;
     std::map<PlaceId, TimeDecision> told;
+    TimeUse use;  // as of its party's `counted_until`
   };
   struct Party {
     std::set<ClientId> members;
@@ -145,13 +148,15 @@ class TimePolicy {
     std::set<PlaceId> granted;
     std::uint64_t used = 0;  // by weight; the start tag of its next quantum
     Microseconds since = 0;  // when it began to wait, or got its grant
+    // `used`, `credit` and the use of its members are as of this time.
+    Microseconds counted_until = 0;
     Microseconds revoked_at = 0;
     Microseconds drains_until = 0;  // at most
     bool goes_first = false;        // it has waited too long
     Microseconds was_free_at = 0;   // when it last lost an Open grant, on any device
-    std::int64_t credit = 0;        // at `credit_at`, if it has a cap
-    Microseconds credit_at = 0;
-    TimeUse use;
+    std::int64_t credit = 0;        // if it has a cap; in hundredths of a microsecond
+
+    bool holds() const { return phase == Phase::Running || phase == Phase::Draining; }
   };
   struct Outlasting {
     std::string party;
@@ -189,7 +194,9 @@ class TimePolicy {
   void start(Party& party, const std::set<PlaceId>& devices);
   bool would_be_next(const Party& party) const;
   std::uint64_t charge_of(const Party& party) const;
-  void charge(Party& party);
+  // Counts the time since the last call, by the party's present terms and for its present members.
+  // Must precede every change of its terms, members or phase.
+  void count_time(Party& party);
   void revoke(Party& party);
   void finish(const std::string& name, Party& party);
   bool is_undrained(const Party& party) const;
@@ -197,6 +204,8 @@ class TimePolicy {
   void suspend(const std::set<PlaceId>& devices);
   Microseconds quantum_of(const Party& party) const;
   std::uint64_t tag_at(PlaceId device) const;
+  static std::int64_t to_credit(Microseconds time) { return static_cast<std::int64_t>(time) * 100; }
+  std::int64_t most_credit() const { return to_credit(4 * settings_.cap_quantum); }
   std::int64_t credit_of(const Party& party) const;
   bool is_broke(const Party& party) const;
   Microseconds broke_at(const Party& party) const;

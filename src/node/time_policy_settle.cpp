@@ -24,12 +24,13 @@ bool TimePolicy::update_phases() {
   bool changed = false;
   for (auto& [name, party] : parties_) {
     if (party.phase == Phase::Idle && party.wants) {
+      count_time(party);
       party.phase = Phase::Waiting;
       party.since = now_;
       party.goes_first = false;
       changed = true;
     } else if (party.phase == Phase::Waiting && !party.wants) {
-      party.use.waited += now_ - party.since;
+      count_time(party);
       party.phase = Phase::Idle;
       changed = true;
     }
@@ -46,7 +47,6 @@ bool TimePolicy::update_phases() {
     party.was_ready = is_ready;
     // The longest wait counts from when the party became eligible.
     if (!is_eligible(name, party)) {
-      party.use.waited += now_ - party.since;
       party.since = now_;
     } else if (!party.goes_first && now_ >= party.since + settings_.longest_wait) {
       party.goes_first = changed = true;
@@ -72,7 +72,7 @@ bool TimePolicy::end_what_is_over() {
         finish(name, party);
         changed = true;
       } else if (is_over && !must_stop && would_be_next(party)) {
-        charge(party);
+        count_time(party);
         party.since = now_;
       } else if (is_revoked) {
         revoke(party);
@@ -214,20 +214,26 @@ bool TimePolicy::would_be_next(const Party& party) const {
 }
 
 std::uint64_t TimePolicy::charge_of(const Party& party) const {
-  return std::max<std::uint64_t>(1, (now_ - party.since) * tag_unit / party.weight);
+  return std::max<std::uint64_t>(1, (now_ - party.counted_until) * tag_unit / party.weight);
 }
 
-void TimePolicy::charge(Party& party) {
-  const Microseconds held = now_ - party.since;
-  party.use.held += held;
-  party.used += charge_of(party);
+void TimePolicy::count_time(Party& party) {
+  const Microseconds passed = now_ - party.counted_until;
+  for (const ClientId id : party.members) {
+    TimeUse& use = clients_.at(id).use;
+    if (party.holds()) use.held += passed;
+    if (party.phase == Phase::Waiting) use.waited += passed;
+  }
   party.credit = credit_of(party);
-  party.credit_at = now_;
-  if (party.cap < 100) party.credit -= static_cast<std::int64_t>(held);
+  if (party.holds()) {
+    party.used += charge_of(party);
+    if (party.cap < 100) party.credit -= to_credit(passed);
+  }
+  party.counted_until = now_;
 }
 
 void TimePolicy::start(Party& party, const std::set<PlaceId>& devices) {
-  party.use.waited += now_ - party.since;
+  count_time(party);
   party.phase = Phase::Running;
   party.since = now_;
   party.granted = devices;
@@ -267,7 +273,7 @@ bool TimePolicy::is_undrained(const Party& party) const {
 }
 
 void TimePolicy::finish(const std::string& name, Party& party) {
-  charge(party);
+  count_time(party);
   for (const PlaceId device : party.granted) {
     const bool is_contested =
         std::any_of(parties_.begin(), parties_.end(), [&, self = &party](const auto& other) {
@@ -297,7 +303,7 @@ std::uint64_t TimePolicy::tag_at(PlaceId device) const {
   std::uint64_t tag = last == last_tag_.end() ? 0 : last->second;
   for (const auto& [name, party] : parties_) {
     if (!party.granted.contains(device)) continue;
-    tag = std::max(tag, party.used + (now_ - party.since) * tag_unit / party.weight);
+    tag = std::max(tag, party.used + (now_ - party.counted_until) * tag_unit / party.weight);
   }
   return tag;
 }
@@ -314,33 +320,27 @@ Microseconds TimePolicy::quantum_of(const Party& party) const {
                     settings_.shortest_quantum, settings_.longest_quantum);
 }
 
-// A cap is an allowance that grows with time. A grant is charged when it ends.
+// A cap is an allowance that grows with time.
 std::int64_t TimePolicy::credit_of(const Party& party) const {
-  const auto most = static_cast<std::int64_t>(4 * settings_.cap_quantum);
-  const auto gained = static_cast<std::int64_t>((now_ - party.credit_at) * party.cap / 100);
-  return std::min(party.credit + gained, std::max(most, party.credit));
+  const auto gained = static_cast<std::int64_t>((now_ - party.counted_until) * party.cap);
+  return std::min(party.credit + gained, std::max(most_credit(), party.credit));
 }
 
 bool TimePolicy::is_broke(const Party& party) const {
   if (party.cap >= 100 || party.phase == Phase::Running) return false;
-  return credit_of(party) < static_cast<std::int64_t>(settings_.cap_quantum);
+  return credit_of(party) < to_credit(settings_.cap_quantum);
 }
 
 // When a holder exhausts its allowance, or a waiting party has regained enough.
 Microseconds TimePolicy::broke_at(const Party& party) const {
   if (party.phase == Phase::Running) {
-    // From `since` on, the allowance grows and is spent at the same time.
-    const std::int64_t at_start =
-        party.credit +
-        static_cast<std::int64_t>((party.since - std::min(party.since, party.credit_at)) *
-                                  party.cap / 100);
-    const auto most = static_cast<std::int64_t>(4 * settings_.cap_quantum);
-    const auto left = static_cast<std::uint64_t>(std::clamp<std::int64_t>(at_start, 0, most));
-    return party.since + left * 100 / (100 - party.cap);
+    // The allowance grows and is spent at the same time.
+    const std::int64_t left = std::clamp<std::int64_t>(party.credit, 0, most_credit());
+    return party.counted_until + static_cast<Microseconds>(left) / (100 - party.cap);
   }
-  const std::int64_t missing = static_cast<std::int64_t>(settings_.cap_quantum) - credit_of(party);
+  const std::int64_t missing = to_credit(settings_.cap_quantum) - credit_of(party);
   if (missing <= 0) return now_;
-  return now_ + static_cast<Microseconds>(missing) * 100 / party.cap + 1;
+  return now_ + static_cast<Microseconds>(missing) / party.cap + 1;
 }
 
 }  // namespace cuvmm::node

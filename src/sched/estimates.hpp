@@ -17,7 +17,10 @@ class Estimates {
 
   bool knows(std::uint64_t kind) const { return kind != 0 && at(kind).kind == kind; }
 
+  bool has_learnt() const { return has_learnt_; }
+
   void learn(std::uint64_t kind, std::uint64_t ns) {
+    has_learnt_ = true;
     of_any_ = closer(of_any_, ns);
     if (kind == 0) return;
     Known& known = table_[index(kind)];
@@ -39,6 +42,7 @@ class Estimates {
 
   std::array<Known, 128> table_{};
   std::uint64_t of_any_ = 10'000;
+  bool has_learnt_ = false;
 };
 
 }  // namespace cuvmm

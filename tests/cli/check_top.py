@@ -6,9 +6,12 @@ import os
 import random
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 import unittest
 
@@ -411,6 +414,65 @@ class Shown(TopTest):
         self.assertEqual(order(), [large, small])
         self.assertEqual(order("-r"), [small, large])
         self.assertEqual(order("--sort", "process"), sorted([small, large]))
+
+
+def packed(name):
+    return bytes([len(name)]) + name.encode()
+
+
+class StubService(threading.Thread):
+    """Answers every observer with the same messages: each its kind and its fields."""
+
+    def __init__(self, path, messages):
+        super().__init__(daemon=True)
+        self.messages = messages
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.bind(path)
+        self.socket.listen()
+
+    def run(self):
+        while True:
+            observer, _ = self.socket.accept()
+            with observer:
+                observer.recv(4096)
+                for kind, fields in self.messages:
+                    observer.send(struct.pack("<4sHH", b"CVND", kind, 0) + fields)
+                observer.recv(4096)  # until it has read them
+
+
+class Reclaims(TopTest):
+    UUID = b"u" * 16
+    MOVE = (struct.pack("<QQ", 1_500_000, 1_500_000) + UUID + packed("server") + packed("trainer") +
+            struct.pack("<BQQB", 2, 64 * MiB, 16 * MiB, 0))
+
+    def shown(self, move):
+        """How `cuvmm top` shows the service's only reclaim: its line, and its JSON."""
+        path = os.path.join(tempfile.mkdtemp(dir=self.runtime), "node.sock")
+        place = self.UUID + struct.pack("<BIQQQ", 0, 3, 128 * MiB, 128 * MiB, 0)
+        client = (struct.pack("<QII", 1, 1, 1) + packed("server") + packed("") +
+                  struct.pack("<Ii???", 1, 0, False, False, False))
+        StubService(path, [(66, place), (67, client), (69, move), (70, bytes(8))]).start()
+        env = dict(self.env, VMM_NODE_SOCKET=path)
+        table = self.good("top", "-1", env=env)
+        lines = [line for line in table.splitlines() if " s ago: " in line]
+        moves = json.loads(self.good("top", "--json", env=env))["node"]["moves"]
+        self.assertEqual((len(lines), len(moves)), (1, 1), table)
+        return lines[0], moves[0]
+
+    def test_are_in_progress_until_they_have_ended(self):
+        line, move = self.shown(self.MOVE + b"\1")
+        self.assertEqual(line, "1.5 s ago: server has given 16.0 MiB of 64.0 MiB on device 3 "
+                               "(pause, in progress) for trainer")
+        self.assertIsNone(move["outcome"])
+        line, move = self.shown(self.MOVE + b"\0")
+        self.assertEqual(line, "1.5 s ago: server gave 16.0 MiB of 64.0 MiB on device 3 "
+                               "(pause, applied in 1500 ms) for trainer")
+        self.assertEqual(move["outcome"], "applied")
+
+    def test_of_an_older_service_are_shown(self):
+        line, move = self.shown(self.MOVE)
+        self.assertIn("applied in 1500 ms", line)
+        self.assertEqual(move["outcome"], "applied")
 
 
 if __name__ == "__main__":

@@ -82,6 +82,26 @@ TEST_F(NodeService, AGuaranteeReclaimsLentMemory) {
   EXPECT_EQ(grant->request, 77u);
 }
 
+TEST_F(NodeService, AReclaimIsShownAsOpenUntilItHasEnded) {
+  start();
+  RawClient lender = RawClient::at(*this, "lender");
+  ASSERT_TRUE(lender.lease(240 * MiB));
+  RawClient asker = RawClient::at(*this, "asker");
+  ASSERT_TRUE(asker.hear<PlaceTerms>());
+  asker.say(LeaseAsk{5, asker.device(), 100 * MiB, false});
+  const auto demand = lender.hear<ReclaimDemand>();
+  ASSERT_TRUE(demand);
+  auto shown = look_at_all<MoveState>(socket());
+  ASSERT_EQ(shown.size(), 1u);
+  EXPECT_EQ(shown[0].is_open, true);
+  lender.say(ReclaimAnswer{demand->revision, lender.device(), ReclaimOutcome::Refused, 0});
+  EXPECT_TRUE(comes_true([&] {
+    shown = look_at_all<MoveState>(socket());
+    return shown.at(0).is_open == false;
+  }));
+  EXPECT_EQ(shown[0].how, ReclaimEnd::Refused);
+}
+
 TEST_F(NodeService, AClientThatDoesNotAnswerIsWaitedForUntilItsDeadline) {
   start();
   RawClient silent = RawClient::at(*this, "silent");

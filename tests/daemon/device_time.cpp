@@ -156,6 +156,24 @@ TEST_F(DeviceTime, ACapIsTheSmallestOfWishAndRuleAndChangesAtOnce) {
   EXPECT_EQ(observer.hear<node::ObserverAnswer>()->why_not, "there is no client of that name");
 }
 
+TEST_F(DeviceTime, ABoardTellsWhetherItsClientHasTimeLeftUnderItsCap) {
+  start({"--time", "share"});
+  TimeClient capped{*this, "capped", 1};
+  TimeClient other{*this, "other"};
+  capped.want(true);
+  other.want(true);
+  const auto is_over_cap = [&] {
+    capped.report_drained();
+    other.report_drained();
+    EXPECT_EQ(other.board().is_over_cap.load(), 0u);
+    return capped.board().is_over_cap.load() == 1;
+  };
+  EXPECT_TRUE(comes_true(is_over_cap));
+  RawClient observer{socket()};
+  observer.say(node::TimeTermsAsk{.name = "capped", .cap = 100});
+  EXPECT_TRUE(comes_true([&] { return !is_over_cap(); }));
+}
+
 TEST_F(DeviceTime, AForgedBoardDoesNotAffectOtherClients) {
   start({"--time", "share"});
   TimeClient liar{*this, "liar"};

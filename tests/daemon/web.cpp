@@ -78,14 +78,13 @@ TEST_F(NodeService, TheUsualWebSocketMayBeNamedToo) {
 TEST_F(NodeService, WithTooFewDescriptorsToStartItSaysSo) {
   constexpr int fewest = 6;  // with fewer, the loader may complain
   constexpr int enough = 60;
+  const std::string cuvmmd = CUVMM_BIN "/cuvmmd";
   int failures = 0;
   for (int limit = fewest; limit < enough; ++limit) {
     const std::string log = "limit-" + std::to_string(limit);
     const std::string command = "ulimit -n " + std::to_string(limit) + "; exec \"$@\"";
     RunningProgram limited{
-        {"/bin/sh", "-c", command, "sh", CUVMM_BIN "/cuvmmd", "--socket", socket(), sim()},
-        {},
-        file(log)};
+        {"/bin/sh", "-c", command, "sh", cuvmmd, "--socket", socket(), sim()}, {}, file(log)};
     ASSERT_TRUE(comes_true([&] { return limited.has_ended() || has_begun(read_file(log)); }))
         << read_file(log);
     if (!limited.has_ended()) break;
@@ -101,9 +100,9 @@ TEST_F(NodeService, ASetOfANameThatNoClientCanHaveIsRefused) {
   const std::string longest(node::longest_name, 'a');
   RawClient client = RawClient::at(*this, longest);
   ASSERT_TRUE(client.hear<PlaceTerms>());
+  const std::string cuvmm = CUVMM_BIN "/cuvmm";
   const auto set = [&](const std::string& name) {
-    RunningProgram program{
-        {CUVMM_BIN "/cuvmm", "set", name, "--weight", "5"}, required(), file("set")};
+    RunningProgram program{{cuvmm, "set", name, "--weight", "5"}, required(), file("set")};
     return program.wait();
   };
   const auto weight = [&] { return look_at_all<ClientState>(socket()).front().weight; };

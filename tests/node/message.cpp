@@ -82,7 +82,8 @@ std::vector<ObserverMessage> one_of_each_observed() {
                 .for_whom = "trainer",
                 .step = ReclaimStep::Pause,
                 .asked = GiB,
-                .returned = GiB},
+                .returned = GiB,
+                .is_open = true},
       StateEnd{9},
       ObserverAnswer{.changed = 1},
       TimeTermsAsk{.name = "trainer", .cap = 30},
@@ -112,6 +113,15 @@ TEST(ObserverMessages, AreReadAsTheyWereWritten) {
     EXPECT_EQ(encode_observed(*read), bytes);
   }
   EXPECT_EQ(one_of_each_observed().size(), std::variant_size_v<ObserverMessage>);
+}
+
+TEST(ObserverMessages, MayLackFieldsThatOlderServicesDoNotSend) {
+  Bytes bytes = encode_observed(MoveState{.from = "server", .is_open = true});
+  bytes.pop_back();
+  const auto read = decode_observed(bytes);
+  ASSERT_TRUE(read.ok()) << read.error().text();
+  EXPECT_EQ(std::get<MoveState>(*read).from, "server");
+  EXPECT_EQ(std::get<MoveState>(*read).is_open, std::nullopt);
 }
 
 TEST(ObserverMessages, AreDistinctFromClientMessages) {

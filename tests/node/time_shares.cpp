@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which client gets how much of a device's time, and when.
 #include <algorithm>
+#include <map>
+#include <vector>
 
 #include "time_world.hpp"
 
@@ -103,6 +105,48 @@ TEST(TimeCap, HoldsWithoutAnyRuleAsWell) {
   const ClientId capped = world.add({.terms = {.cap = 50}});
   world.run(10 * second);
   EXPECT_NEAR(world.device_time(capped) / 1e7, 0.50, 0.02);
+}
+
+// Its share of each second from now on, after one in which it may use up what it had saved.
+void expect_share_of_each_second(TimeWorld& world, ClientId client, double share) {
+  world.run(second);
+  for (int i = 0; i < 10; ++i) {
+    world.reset();
+    world.run(second);
+    EXPECT_NEAR(world.device_time(client) / 1e6, share, 0.02) << i;
+  }
+}
+
+// A client whose neighbour has no work, but may soon: it holds the device for seconds.
+ClientId add_long_holder(TimeWorld& world, const TimeTerms& terms) {
+  world.add({.kernel = 200, .burst_every = 8 * second, .kernels_of_burst = 5});
+  const ClientId holder = world.add({.terms = terms, .kernel = 200});
+  world.run(7'500 * ms);
+  return holder;
+}
+
+TEST(TimeCap, CountsFromWhenItIsLowered) {
+  TimeWorld world{by(TimeRule::Share)};
+  const ClientId holder = add_long_holder(world, {});
+  world.set_terms(holder, {.cap = 5});
+  expect_share_of_each_second(world, holder, 0.05);
+}
+
+TEST(TimeCap, OfAClientThatComesIntoARunningGroupCountsFromThen) {
+  TimeWorld world{by(TimeRule::Share)};
+  const ClientId holder = add_long_holder(world, {.group = "job"});
+  world.add(
+      {.terms = {.cap = 5, .group = "job"}, .burst_every = 1'000 * second, .kernels_of_burst = 1});
+  expect_share_of_each_second(world, holder, 0.05);
+}
+
+TEST(TimeCap, OfAClientThatJoinsARunningGroupCountsFromThen) {
+  TimeWorld world{by(TimeRule::Share)};
+  const ClientId capped =
+      world.add({.terms = {.cap = 5}, .burst_every = 1'000 * second, .kernels_of_burst = 1});
+  const ClientId holder = add_long_holder(world, {.group = "job"});
+  world.join({capped}, "job");
+  expect_share_of_each_second(world, holder, 0.05);
 }
 
 TEST(TimePriority, TheForegroundWaitsForNoMoreThanWhatIsInFlight) {
@@ -237,6 +281,47 @@ TEST(TimeGroups, MembersInDifferentProcessesHoldTheirGrantsAtTheSameTime) {
   EXPECT_EQ(policy.grant_of(3, 1), TimeGrant::None);
 }
 
+// The time of each client so far, by what an observer of the policy sees.
+std::map<ClientId, TimeUse> uses_of(const TimeWorld& world, const std::vector<ClientId>& clients) {
+  std::map<ClientId, TimeUse> uses;
+  for (const ClientId id : clients) uses[id] = world.policy.use_of(id);
+  return uses;
+}
+
+TEST(TimeGroups, KeepWhatEachMemberUsedBeforeItJoined) {
+  TimeWorld world{by(TimeRule::Share)};
+  const std::vector<ClientId> clients{world.add({.kernel = ms}), world.add({.kernel = ms}),
+                                      world.add({.kernel = ms})};
+  world.set_terms(clients[0], {.weight = 8});
+  world.run(3 * second);
+  const auto before = uses_of(world, clients);
+  for (const char* group : {"job", "other job", ""}) {
+    world.join({clients[0]}, group);
+    world.join({clients[1]}, group);
+    for (const auto& [id, use] : uses_of(world, clients)) {
+      EXPECT_EQ(use.held, before.at(id).held) << id << " in " << group;
+      EXPECT_EQ(use.waited, before.at(id).waited) << id << " in " << group;
+    }
+  }
+}
+
+TEST(TimeGroups, CountTheSameTimeForAllMembersFromThenOn) {
+  TimeWorld world{by(TimeRule::Share)};
+  const std::vector<ClientId> clients{world.add({.kernel = ms}), world.add({.kernel = ms}),
+                                      world.add({.kernel = ms})};
+  world.run(3 * second);
+  world.join({clients[0], clients[1]}, "job");
+  const auto before = uses_of(world, clients);
+  world.run(3 * second);
+  const auto after = uses_of(world, clients);
+  const auto held = [&](ClientId id) { return after.at(id).held - before.at(id).held; };
+  const auto waited = [&](ClientId id) { return after.at(id).waited - before.at(id).waited; };
+  EXPECT_EQ(held(clients[0]), held(clients[1]));
+  EXPECT_EQ(waited(clients[0]), waited(clients[1]));
+  EXPECT_NEAR(held(clients[0]) / 3e6, 0.5, 0.03);
+  EXPECT_NEAR(waited(clients[2]) / 3e6, 0.5, 0.03);
+}
+
 TEST(TimeGrants, AreNotNeededByALoneClient) {
   TimePolicy policy{by(TimeRule::Share)};
   policy.came(1, {}, 1);
@@ -320,6 +405,20 @@ TEST(TimeGrants, PassOnOnlyWhenWorkThatOutlastsItsEstimateHasEnded) {
   }
   policy.passed(now + 2 * ms + policy.settings().drain_grace);  // and no longer does
   EXPECT_EQ(policy.grant_of(next, 0), TimeGrant::Held);
+}
+
+TEST(TimeGrants, EndWithTheirQuantumHoweverOftenTermsChange) {
+  TimePolicy policy{by(TimeRule::Share)};
+  for (const ClientId id : {1, 2}) {
+    policy.came(id, {}, 1);
+    policy.uses(id, 0, 1);
+    policy.wants(id, 0, true, 2);
+  }
+  const ClientId holder = policy.grant_of(1, 0) == TimeGrant::Held ? 1 : 2;
+  for (Microseconds now = 3; now < policy.settings().longest_quantum; now += 100) {
+    policy.terms_changed(holder, {}, now);
+  }
+  EXPECT_EQ(policy.grant_of(holder, 0), TimeGrant::None);
 }
 
 TEST(TimeGrants, OfAKilledHolderEndAtOnce) {

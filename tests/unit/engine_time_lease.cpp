@@ -307,6 +307,66 @@ TEST_F(TimeLeaseBehindAHostFunction, DoesNotKeepLaunchesWaitingForever) {
   EXPECT_LT(waited, 60'000'000'000u);
 }
 
+// How much of its own work a launch waits for, in a window in which one operation more may queue.
+class TimeLeaseBehindOneOperation : public TimeLeaseBehindAHostFunction {
+ protected:
+  void SetUp() override {
+    TimeLeaseBehindAHostFunction::SetUp();
+    program_->mine.words().window.store(1'000);
+  }
+
+  // The lease takes this kind for work of about that time.
+  void teach_time(StreamName stream, unsigned microseconds) {
+    sleep_for_ = microseconds;
+    const auto sleep = [](void* time) { ::usleep(*static_cast<unsigned*>(time)); };
+    EXPECT_CUDA(driver().cuLaunchHostFunc(stream.handle, sleep, &sleep_for_));
+    program_->lease.submitted(Call::cuLaunchKernel, stream, kind);
+    EXPECT_CUDA(driver().cuStreamSynchronize(stream.handle));
+    program_->lease.forget_ended_work();
+  }
+  // How long a launch waits while an operation of that kind is in flight.
+  std::uint64_t wait_behind(const StuckStream& stream) {
+    program_->lease.submitted(Call::cuLaunchKernel, stream.name(), kind);
+    return wait_of_a_launch();
+  }
+
+ private:
+  unsigned sleep_for_ = 0;
+};
+
+TEST_F(TimeLeaseBehindOneOperation, QueuesASecondSoThatTheDeviceHasNoGap) {
+  StuckStream stream{driver(), program_->lease};
+  teach_time(stream.beside(), 2'000);
+  const std::uint64_t first = wait_behind(stream);
+  EXPECT_LT(std::min(first, wait_of_a_launch()), 4'000'000u);
+}
+
+TEST_F(TimeLeaseBehindOneOperation, QueuesNoSecondIfBothCouldOutlastTheQuantum) {
+  StuckStream stream{driver(), program_->lease};
+  teach_time(stream.beside(), 60'000);
+  EXPECT_GT(wait_behind(stream), 60'000'000u) << "until something in flight might wait for it";
+}
+
+TEST_F(TimeLeaseBehindOneOperation, QueuesNoSecondBeforeAnyTimeIsKnown) {
+  StuckStream stream{driver(), program_->lease};
+  EXPECT_GT(wait_behind(stream), 4'000'000u);
+}
+
+// After five seconds without a grant, a process launches natively.
+TEST_F(TimeLeaseTest, WaitsLongerThanUsualForTimeUnderItsCap) {
+  program_->mine.board().is_over_cap.store(1);
+  program_->revoke();
+  std::atomic<bool> asks{false};
+  std::thread service{[&] {
+    while (!asks) ::usleep(100);
+    ::usleep(6'000'000);
+    program_->hold();
+  }};
+  asks = true;
+  EXPECT_GE(wait_of_a_launch(), 6'000'000'000u);
+  service.join();
+}
+
 class TimeLeaseTrace : public TimeLeaseTest {
  protected:
   // The waits for a time grant that the trace has of `run`.

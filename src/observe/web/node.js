@@ -138,7 +138,7 @@ function sentence(event) {
         bytes_text(event.outcome ? event.bytes : event.asked_bytes) + where +
         (event.other ? " to " + event.other : ""),
       (why[event.cause] || event.cause) +
-        (event.outcome ? ", " + event.outcome + took : ", under way") +
+        (event.outcome ? ", " + event.outcome + took : ", in progress") +
         (event.outcome && event.bytes < event.asked_bytes ? " (" + bytes_text(event.asked_bytes) + " asked)" : "") +
         (event.other ? "" : ", beyond its limit or for processes that are no clients")];
     case "refused": return [who + " was refused " + bytes_text(event.asked_bytes) + where,
