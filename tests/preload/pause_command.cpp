@@ -126,7 +126,9 @@ TEST(PauseCommand, AProgramThatHasUsedUpItsDescriptorsCanBeResumed) {
 TEST(PauseCommand, AProgramThatEndsDuringThePauseIsNotPaused) {
   const std::string pause = cli() + " pause --timeout ";
   const Finished finished = run_beside(
-      "exec 3>told; { while " + pause +
+      "exec 3>told; until [ -e begun ]; do sleep 0.01; done\n"
+      "{ while " +
+          pause +
           "60s $program 2>why; grep -q 'under way' why; do :; done; } & pauser=$!\n"
           "until " +
           pause +

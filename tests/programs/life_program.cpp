@@ -85,6 +85,7 @@ int exit_in_a_handler() {
 
 int end_with_work_when_told() {
   begin_with_work();
+  std::ofstream{"begun"} << "it has";
   std::string line;
   std::getline(std::cin, line);
   return 0;
