@@ -22,6 +22,14 @@ void make_context_current() {
   GIVEN(driver().cuCtxPushCurrent(context));
 }
 
+// A kernel writes to addresses at which nothing is mapped.
+void launch_a_fault(CUstream stream) {
+  const Kernels& kernels = kernels_of_a_lost_context();
+  CUdeviceptr address = 0;
+  GIVEN(driver().cuMemAddressReserve(&address, granularity(), 0, 0, 0));
+  GIVEN(launch(kernels.fill, stream, address, std::uint32_t{1}, std::uint32_t{4}));
+}
+
 void expect_sticky(CUresult error) {
   CUdeviceptr memory = 0;
   CUstream stream = nullptr;
@@ -34,11 +42,7 @@ void expect_sticky(CUresult error) {
 
 CHILD_ROLE(writes_to_reserved_addresses) {
   make_context_current();
-  const Kernels& kernels = kernels_of_a_lost_context();
-  CUdeviceptr address = 0;
-  GIVEN(driver().cuMemAddressReserve(&address, granularity(), 0, 0, 0));
-
-  GIVEN(launch(kernels.fill, default_stream, address, std::uint32_t{1}, std::uint32_t{4}));
+  launch_a_fault(default_stream);
 
   expect_sticky(CUDA_ERROR_ILLEGAL_ADDRESS);
 }
@@ -78,13 +82,9 @@ CHILD_ROLE(writes_to_read_only_memory) {
 
 CHILD_ROLE(writes_to_unmapped_memory_on_a_stream) {
   make_context_current();
-  const Kernels& kernels = kernels_of_a_lost_context();
   CUstream stream = nullptr;
   GIVEN(driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-  CUdeviceptr address = 0;
-  GIVEN(driver().cuMemAddressReserve(&address, granularity(), 0, 0, 0));
-
-  GIVEN(launch(kernels.fill, stream, address, std::uint32_t{1}, std::uint32_t{4}));
+  launch_a_fault(stream);
 
   EXPECT_ANSWER(CUDA_ERROR_ILLEGAL_ADDRESS, driver().cuStreamSynchronize(stream));
   expect_sticky(CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -92,11 +92,8 @@ CHILD_ROLE(writes_to_unmapped_memory_on_a_stream) {
 
 CHILD_ROLE(does_not_run_work_behind_a_fault) {
   make_context_current();
-  const Kernels& kernels = kernels_of_a_lost_context();
   static bool called = false;
-  CUdeviceptr address = 0;
-  GIVEN(driver().cuMemAddressReserve(&address, granularity(), 0, 0, 0));
-  GIVEN(launch(kernels.fill, default_stream, address, std::uint32_t{1}, std::uint32_t{4}));
+  launch_a_fault(default_stream);
 
   // The driver may know of the fault before the call or not; in both cases the function is not
   // called.
@@ -110,7 +107,6 @@ CHILD_ROLE(does_not_run_work_behind_a_fault) {
 // Programs may learn of the fault from their frees.
 CHILD_ROLE(frees_in_a_lost_context) {
   make_context_current();
-  const Kernels& kernels = kernels_of_a_lost_context();
   CUstream stream = nullptr;
   GIVEN(driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   CUdeviceptr blocking = 0;
@@ -118,9 +114,7 @@ CHILD_ROLE(frees_in_a_lost_context) {
   const CUdeviceptr ordered = given_async(1 * MiB, stream);
   const CUdeviceptr more = given_async(1 * MiB, stream);
   GIVEN(driver().cuStreamSynchronize(stream));
-  CUdeviceptr address = 0;
-  GIVEN(driver().cuMemAddressReserve(&address, granularity(), 0, 0, 0));
-  GIVEN(launch(kernels.fill, stream, address, std::uint32_t{1}, std::uint32_t{4}));
+  launch_a_fault(stream);
 
   constexpr CUresult fault = CUDA_ERROR_ILLEGAL_ADDRESS;
   EXPECT_ANSWER(fault, driver().cuStreamSynchronize(stream));

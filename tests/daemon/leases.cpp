@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "support/lowered_limit.hpp"
+#include "support/named_connection.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -102,21 +103,11 @@ TEST(LeasedBudgets, HearTheServiceUnderALimitOfNoDescriptors) {
   }
 }
 
-// The number of this process's end of its connection to a socket at that path.
-int connection_to(const std::string& path) {
-  for (int number = 0; number < 1024; ++number) {
-    sockaddr_un peer{};
-    socklen_t size = sizeof peer;
-    const bool has_peer = ::getpeername(number, reinterpret_cast<sockaddr*>(&peer), &size) == 0;
-    if (has_peer && peer.sun_family == AF_UNIX && path == peer.sun_path) return number;
-  }
-  return -1;
-}
-
 TEST(LeasedBudgets, ReadNothingFromAFileThatHasTheNumberOfTheirSocket) {
   LeasedWorld world;
   world.begin();
-  const int number = connection_to(world.service.path());
+  const int number =
+      named_connection([&](const std::string& path) { return path == world.service.path(); });
   ASSERT_GE(number, 0);
   int ends[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, ends), 0);

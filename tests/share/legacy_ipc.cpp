@@ -2,8 +2,6 @@
 // IPC handles of blocking memory that cuvmm serves, as the hooks use them.
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +13,7 @@
 
 #include "ipc_world.hpp"
 #include "support/fault_sweep.hpp"
+#include "support/named_connection.hpp"
 #include "support/scale.hpp"
 
 namespace cuvmm::test {
@@ -269,23 +268,13 @@ TEST_F(LegacyIpcTest, ConnectionsToOwnersThatHaveEndedAreClosed) {
   EXPECT_LE(open_descriptors(), after_one + 1);
 }
 
-// The number of a socket that is connected to one with a name.
-int connection_to_an_owner() {
-  for (int number = 3; number < 1024; ++number) {
-    sockaddr_un peer{};
-    socklen_t size = sizeof peer;
-    const bool has_peer = ::getpeername(number, reinterpret_cast<sockaddr*>(&peer), &size) == 0;
-    if (has_peer && peer.sun_family == AF_UNIX && size > sizeof peer.sun_family) return number;
-  }
-  return -1;
-}
-
 TEST_F(LegacyIpcTest, IsOpenedAfterTheProgramHasClosedTheConnectionToItsOwner) {
   Child owner{"lends"};
   const auto handle = owner.link().receive<CUipcMemHandle>();
   EXPECT_EQ(world->ipc.close(world->open(handle)), Answer{CUDA_SUCCESS});
-  ASSERT_GE(connection_to_an_owner(), 0);
-  ::close(connection_to_an_owner());
+  const int connection = named_connection([](const std::string&) { return true; });
+  ASSERT_GE(connection, 0);
+  ::close(connection);
   EXPECT_EQ(world->ipc.close(world->open(handle)), Answer{CUDA_SUCCESS});
   owner.link().send('f');
   owner.link().wait_for_signal();
