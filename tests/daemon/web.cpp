@@ -85,7 +85,8 @@ TEST_F(NodeService, WithTooFewDescriptorsToStartItSaysSo) {
   int failures = 0;
   for (int limit = fewest; limit < enough; ++limit) {
     const std::string log = "limit-" + std::to_string(limit);
-    const std::string command = "ulimit -n " + std::to_string(limit) + "; exec \"$@\"";
+    const std::string command = "exec 3<&- 4<&- 5<&- 6<&- 7<&- 8<&- 9<&-; ulimit -n " +
+                                std::to_string(limit) + "; exec \"$@\"";
     RunningProgram limited{
         {"/bin/sh", "-c", command, "sh", cuvmmd, "--socket", socket(), sim()}, {}, file(log)};
     ASSERT_TRUE(comes_true([&] { return limited.has_ended() || has_begun(read_file(log)); }))
