@@ -24,8 +24,9 @@ void cuvmm_shared_pool_destroy(cuvmm_shared_pool* pool);
  * the thread that needs the memory. */
 typedef void (*cuvmm_reclaim)(void* user, const char* model, uint64_t wanted);
 /* Notifies the model that these bytes have lost their contents. Evicted allocations are no longer
- * allocated, and nothing is allocated in their place until this returns. A deactivated model is
- * notified of all its bytes, and they stay allocated. */
+ * allocated, and nothing is allocated in their place until this returns. Several may be evicted
+ * together: during the first notice, the others are no longer allocated either. A deactivated model
+ * is notified of all its bytes, and they stay allocated. */
 typedef void (*cuvmm_lost)(void* user, const char* model, uint64_t offset, uint64_t size);
 
 typedef struct cuvmm_model_options {

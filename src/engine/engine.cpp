@@ -24,8 +24,8 @@ namespace cuvmm {
 namespace {
 
 std::atomic<bool> cannot_start{false};  // so it is not tried again
-std::atomic<bool> start_was_left{
-    false};  // by its thread (siglongjmp); no thread waits for it again
+// By its thread, with siglongjmp. No thread waits for it again.
+std::atomic<bool> start_was_left{false};
 constexpr std::uint64_t longest_start_us = 2'000'000;
 
 void warn_of(const Options& options) {

@@ -59,9 +59,10 @@ class Order {
     QueuePositions all;
   };
 
-  // The latest operations by key. Keys end unseen (streams with their context or thread, graphs
-  // and their handles once their last launch is issued), and nothing need come after issued work:
-  // when the map has doubled, keys without unissued operations go.
+  // The latest operations by key. Keys end unseen: streams with their context or thread, graphs
+  // when they are destroyed, after which their handles may be reused once their last launch is
+  // issued. Nothing need come after issued work, so when the map has doubled, keys without unissued
+  // operations go.
   template <typename Key>
   class ByKey {
    public:

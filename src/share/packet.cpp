@@ -40,6 +40,8 @@ Result<Packet> chunks_received(std::span<const std::byte> bytes, std::vector<Fd>
   Message message = TRY(decode(bytes, descriptors_of(bytes)));
   auto* const chunks = std::get_if<Chunks>(&message);
   if (chunks == nullptr) return Error::invalid(doing, "other descriptors came");
+  if (descriptors.size() > chunks->sizes.size())
+    return Error::invalid(doing, "more descriptors came");
   chunks->sizes.resize(descriptors.size());
   return Packet{std::move(message), std::move(descriptors)};
 }

@@ -126,6 +126,19 @@ TEST_F(Answers, AnAttributeThatNoLaunchTakesIsRefusedAtTheCall) {
   EXPECT_CUDA(hooked().cuStreamSynchronize(stream_));
 }
 
+TEST_F(Answers, AFreeOfMemoryThatNoStreamFreesIsRefusedAtTheCall) {
+  CUdeviceptr managed = 0;
+  ASSERT_CUDA(hooked().cuMemAllocManaged(&managed, 4096, CU_MEM_ATTACH_GLOBAL));
+  void* host = nullptr;
+  ASSERT_CUDA(hooked().cuMemAllocHost(&host, 4096));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE, hooked().cuMemFreeAsync(managed, stream_));
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,
+                hooked().cuMemFreeAsync(reinterpret_cast<CUdeviceptr>(host), stream_));
+  EXPECT_CUDA(hooked().cuStreamSynchronize(stream_));
+  EXPECT_CUDA(hooked().cuMemFreeHost(host));
+  EXPECT_CUDA(hooked().cuMemFree(managed));
+}
+
 TEST_F(Answers, ADeviceCopyFromPageableMemoryIsRefusedAtTheCall) {
   std::uint32_t word = 7;
   EXPECT_ANSWER(CUDA_ERROR_INVALID_VALUE,

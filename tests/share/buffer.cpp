@@ -38,11 +38,6 @@ int open_descriptors_once_exported(const Buffer& buffer) {
   return open_descriptors();
 }
 
-rlim_t lowest_free_descriptor() {
-  const Fd next{::dup(STDERR_FILENO)};
-  return static_cast<rlim_t>(next.number());
-}
-
 // An importer that fetches every chunk of this many grants, and releases each.
 std::thread importer_of(const std::string& path, int grants, std::atomic<int>& failures) {
   return std::thread{[path, grants, &failures] {

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
 #include <thread>
 
@@ -224,6 +225,23 @@ TEST(ShareSocket, IsServedUnderALimitOfNoDescriptors) {
   ASSERT_TRUE(event->has_value());
   EXPECT_EQ((*event)->what, What::Came);
   EXPECT_TRUE(receive(importer, in_time()).ok());
+}
+
+// A stranger's packet may name fewer chunks than the descriptors that come with it.
+TEST(ShareSocket, TakesNoMoreDescriptorsThanThePacketNames) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  const Fd stranger{ends[0]};
+  const Fd importer{ends[1]};
+  std::array<std::byte, longest_packet> room{};
+  const auto bytes = encode(Chunks{.grant = 1, .sizes = {2 << 20, 2 << 20}}, room);
+  std::array<int, 12> descriptors{};
+  descriptors.fill(STDIN_FILENO);
+  ASSERT_GT(send_bytes(stranger.number(), bytes, descriptors, 0), 0);
+  const LoweredLimit few{RLIMIT_NOFILE, lowest_free_descriptor() + 5};
+  const auto packet = receive(importer, in_time());
+  ASSERT_FALSE(packet.ok());
+  EXPECT_EQ(packet.error().kind, ErrorKind::InvalidArgument) << packet.error().text();
 }
 
 TEST(ShareSocket, WithoutAListenerIsRemovedFromTheFolder) {

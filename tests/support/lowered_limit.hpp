@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 namespace cuvmm::test {
 
@@ -23,5 +24,11 @@ class LoweredLimit {
   const int resource_;
   rlimit before_{};
 };
+
+inline rlim_t lowest_free_descriptor() {
+  const int next = ::dup(STDERR_FILENO);
+  ::close(next);
+  return static_cast<rlim_t>(next);
+}
 
 }  // namespace cuvmm::test

@@ -156,6 +156,16 @@ TEST_F(ArenaTest, PendingNeighboursOfTwoStreamsMergeOnceTheyAreDone) {
   EXPECT_EQ(world.given_block(4 * MiB, 3).address(), address);
 }
 
+// A program may make a stream for each request.
+TEST_F(ArenaTest, WhatManyStreamsHaveFreedIsJoined) {
+  ArenaWorld& world = given({.grow = Grow::Tight});
+  for (StreamId stream = 1; stream <= 5000; ++stream) {
+    world.free(world.given_block(1 * KiB, stream), stream);
+    world.order.finish(stream);
+    ASSERT_GT(world.arena().counters().largest_free, world.granules(1) / 4) << stream;
+  }
+}
+
 TEST_F(ArenaTest, AFreeRangeAtTheEndIsExtended) {
   ArenaWorld& world = given();
   Block& block = world.given_block(world.granules(3));

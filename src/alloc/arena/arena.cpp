@@ -78,6 +78,7 @@ Result<Block*> Arena::allocate(Size asked, StreamId stream, MemoryPressure& pres
   } else {
     holding.lock();
   }
+  state_.gather_from_many_streams();
   if (Block* const block =
           state_.take_own(size, stream, arena::usual_patience, arena::ResidencyFilter::Near))
     return block;

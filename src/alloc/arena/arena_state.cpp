@@ -106,6 +106,12 @@ void ArenaState::look_at_pending(Taker taker) {
   layout.settle(order);
 }
 
+void ArenaState::gather_from_many_streams() {
+  if (layout.free().owners() <= expected_owners) return;
+  look_at_pending();
+  expected_owners = std::max(few_owners, 2 * layout.free().owners());
+}
+
 void ArenaState::give_back(Block& block, const FreeTicket& ticket) {
   if (has_ended) return;  // all blocks ended with it
   ++given_back;

@@ -64,6 +64,10 @@ struct ArenaState {
   // opportunistic reuse may still be given to others.
   enum class Taker : std::uint8_t { ThisArena, Others };
   void look_at_pending(Taker taker = Taker::ThisArena);
+  // Looks at pending work when many more streams own free ranges than after the last such look. A
+  // program that makes a stream for each request would otherwise scatter its memory over thousands
+  // of owners, and each search looks at all of them.
+  void gather_from_many_streams();
 
   Rearrangement rearrangement() { return {layout, mapping, access, settings.device}; }
   Result<void> commit(Rearrangement& change);
@@ -126,6 +130,9 @@ struct ArenaState {
   Spread spread;
   StripeRows stripe_rows;
   Size blocks_a_stripe = 1;  // in the last row
+
+  static constexpr std::size_t few_owners = 128;
+  std::size_t expected_owners = few_owners;  // of free ranges; with more, it is time to gather
 
   std::vector<Torn> torn;
   std::uint64_t given_back = 0;  // blocks, so far

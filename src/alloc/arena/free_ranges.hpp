@@ -45,6 +45,8 @@ class FreeRanges {
     }
   }
   const SizeIndex& for_anyone() const { return for_anyone_; }
+  // How many streams own ranges; at most most_unused too many.
+  std::size_t owners() const { return streams_.size(); }
 
   const RangeList& by_age() const { return by_age_; }
   Size bytes() const { return bytes_; }

@@ -2,6 +2,8 @@
 // Memory that is allocated and freed. Allocations are answered on the calling thread, since no
 // queued work can know of the new memory yet. Frees keep their place in the stream, or wait for
 // everything queued.
+#include <iterator>
+
 #include "hook/scheduled/dispatch_mode.hpp"
 #include "hook/scheduled/memory_of_call.hpp"
 #include "hook/scheduled/queued_calls.hpp"
@@ -20,18 +22,24 @@ CUresult allocate(const Forward<call>& forward, Arguments... arguments) {
   }
 }
 
-// True for a live allocation, false for an address at which cuvmm only served one earlier.
+// True for a live allocation that can be freed in the order of a stream. False for an address at
+// which cuvmm only served one earlier.
 bool is_start_of_memory(Engine& engine, CUdeviceptr address) {
   if (const auto ours = served_at(engine, address)) return ours->address == address;
   CUdeviceptr begin = 0;
   CUcontext context = nullptr;
   CUmemoryPool pool = nullptr;
+  unsigned type = 0;
+  unsigned is_managed = 0;
   CUpointer_attribute asked[] = {CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
-                                 CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE};
-  void* answers[] = {&begin, &context, &pool};
+                                 CU_POINTER_ATTRIBUTE_CONTEXT, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+                                 CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED};
+  void* answers[] = {&begin, &context, &pool, &type, &is_managed};
   return address != 0 &&
-         engine.driver().cuPointerGetAttributes(3, asked, answers, address) == CUDA_SUCCESS &&
-         begin == address && (context != nullptr || pool != nullptr);
+         engine.driver().cuPointerGetAttributes(std::size(asked), asked, answers, address) ==
+             CUDA_SUCCESS &&
+         begin == address && type == CU_MEMORYTYPE_DEVICE && is_managed == 0 &&
+         (context != nullptr || pool != nullptr);
 }
 
 // An allocation may make its stream wait for other users of the memory. Work that was queued
