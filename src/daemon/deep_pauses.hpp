@@ -52,7 +52,8 @@ class DeepPauses {
   Listens listen(node::ClientId client, Helper& helper);
   void end(Helpers::iterator helper);
   void end_those_that_never_began();
-  std::string reap(pid_t process);
+  enum class Reported : std::uint8_t { No, Yes };
+  std::string reap(pid_t process, Reported reported);
 
   const Links links_;
   Fd epoll_;
