@@ -159,7 +159,7 @@ CUstream some_stream() {
   static int stream;
   return reinterpret_cast<CUstream>(&stream);
 }
-// Each thread has its own: threads that record one event would wait for each other in a driver too.
+// One for each thread: threads that record the same event contend for it.
 CUevent own_event() {
   static thread_local char event[64];
   return reinterpret_cast<CUevent>(&event);

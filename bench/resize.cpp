@@ -156,7 +156,7 @@ class BareSequence {
 };
 
 // Doubles a buffer up to 16 GiB: allocations, copies and frees, each for the first time. It is the
-// first benchmark: memory that others have freed would be given back here, which costs as much.
+// first benchmark: it would otherwise also pay for giving back what the others have freed.
 void GrowTo16GiB(benchmark::State& state) {
   const std::size_t largest = card().scaled(16 * GiB);
   Times times;

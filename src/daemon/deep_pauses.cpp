@@ -151,18 +151,18 @@ void DeepPauses::end(Helpers::iterator helper) {
   const ClientId client = helper->first;
   Helper ended = std::move(helper->second);
   helpers_.erase(helper);
-  const Reported reported = ended.report ? Reported::Yes : Reported::No;
-  const std::string how = ended.process != 0 ? reap(ended.process, reported) : "";
+  const std::string how = ended.process != 0 ? reap(ended) : "";
   if (!ended.report) ended.report.emplace().say(how);
   if (ended.has_client) links_.ended(client, ended.way, *ended.report);
 }
 
 // A process that has closed its end of the socket has nearly ended, but the driver's files may take
 // a while to close. If it has reported nothing, how it ended is all that a user will learn.
-std::string DeepPauses::reap(pid_t process, Reported reported) {
+std::string DeepPauses::reap(const Helper& ended) {
+  const pid_t process = ended.process;
   ending_.push_back(process);
   std::string how = "its helper ended without a report";
-  const int looks = reported == Reported::Yes ? 20 : 1000;
+  const int looks = ended.report ? 20 : 1000;
   for (int i = 0; i < looks && !ending_.empty() && ending_.back() == process; ++i) {
     if (i != 0) ::usleep(500);
     std::erase_if(ending_, [&](pid_t one) {

@@ -52,8 +52,7 @@ class DeepPauses {
   Listens listen(node::ClientId client, Helper& helper);
   void end(Helpers::iterator helper);
   void end_those_that_never_began();
-  enum class Reported : std::uint8_t { No, Yes };
-  std::string reap(pid_t process, Reported reported);
+  std::string reap(const Helper& ended);
 
   const Links links_;
   Fd epoll_;

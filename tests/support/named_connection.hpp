@@ -9,8 +9,8 @@
 
 namespace cuvmm::test {
 
-// The number of this process's end of a connection to a socket with a path that is wanted; -1 if
-// there is none.
+// Finds a connection of this process to a socket whose path is wanted. Returns the number of this
+// process's end, or -1.
 template <class IsWanted>
 int named_connection(IsWanted is_wanted) {
   for (int number = 3; number < 1024; ++number) {

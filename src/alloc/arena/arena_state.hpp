@@ -64,9 +64,9 @@ struct ArenaState {
   // opportunistic reuse may still be given to others.
   enum class Taker : std::uint8_t { ThisArena, Others };
   void look_at_pending(Taker taker = Taker::ThisArena);
-  // Looks at pending work when many more streams own free ranges than after the last such look. A
-  // program that makes a stream for each request would otherwise scatter its memory over thousands
-  // of owners, and each search looks at all of them.
+  // Looks at pending work once twice as many streams own free ranges as after the last time. If a
+  // program makes a stream for each request, its memory would otherwise be scattered over thousands
+  // of owners, and each search visits all of them.
   void gather_from_many_streams();
 
   Rearrangement rearrangement() { return {layout, mapping, access, settings.device}; }
