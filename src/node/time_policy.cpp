@@ -179,11 +179,7 @@ TimeGrant TimePolicy::grant_of(ClientId client, PlaceId device) const {
 TimeUse TimePolicy::use_of(ClientId client) const {
   const auto found = clients_.find(client);
   if (found == clients_.end()) return {};
-  const Party& party = parties_.at(found->second.party);
-  TimeUse use = found->second.use;
-  if (party.holds()) use.held += now_ - party.counted_until;
-  if (party.phase == Phase::Waiting) use.waited += now_ - party.counted_until;
-  return use;
+  return found->second.use + uncounted(parties_.at(found->second.party));
 }
 
 bool TimePolicy::is_over_cap(ClientId client) const {

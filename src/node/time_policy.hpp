@@ -66,6 +66,10 @@ constexpr Microseconds wants_after_work = 500;
 struct TimeUse {
   Microseconds held = 0;
   Microseconds waited = 0;
+
+  friend TimeUse operator+(const TimeUse& a, const TimeUse& b) {
+    return {.held = a.held + b.held, .waited = a.waited + b.waited};
+  }
 };
 
 // Decides whose work runs on a machine's devices, and when. Like NodePolicy, a state machine
@@ -194,6 +198,8 @@ class TimePolicy {
   void start(Party& party, const std::set<PlaceId>& devices);
   bool would_be_next(const Party& party) const;
   std::uint64_t charge_of(const Party& party) const;
+  // What each of its members has used since the party was last counted.
+  TimeUse uncounted(const Party& party) const;
   // Counts the time since the last call, by the party's present terms and for its present members.
   // Must precede every change of its terms, members or phase.
   void count_time(Party& party);

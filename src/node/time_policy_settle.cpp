@@ -217,17 +217,21 @@ std::uint64_t TimePolicy::charge_of(const Party& party) const {
   return std::max<std::uint64_t>(1, (now_ - party.counted_until) * tag_unit / party.weight);
 }
 
-void TimePolicy::count_time(Party& party) {
+TimeUse TimePolicy::uncounted(const Party& party) const {
   const Microseconds passed = now_ - party.counted_until;
+  return {.held = party.holds() ? passed : 0, .waited = party.phase == Phase::Waiting ? passed : 0};
+}
+
+void TimePolicy::count_time(Party& party) {
+  const TimeUse passed = uncounted(party);
   for (const ClientId id : party.members) {
     TimeUse& use = clients_.at(id).use;
-    if (party.holds()) use.held += passed;
-    if (party.phase == Phase::Waiting) use.waited += passed;
+    use = use + passed;
   }
   party.credit = credit_of(party);
   if (party.holds()) {
     party.used += charge_of(party);
-    if (party.cap < 100) party.credit -= to_credit(passed);
+    if (party.cap < 100) party.credit -= to_credit(passed.held);
   }
   party.counted_until = now_;
 }
@@ -302,8 +306,7 @@ std::uint64_t TimePolicy::tag_at(PlaceId device) const {
   const auto last = last_tag_.find(device);
   std::uint64_t tag = last == last_tag_.end() ? 0 : last->second;
   for (const auto& [name, party] : parties_) {
-    if (!party.granted.contains(device)) continue;
-    tag = std::max(tag, party.used + (now_ - party.counted_until) * tag_unit / party.weight);
+    if (party.granted.contains(device)) tag = std::max(tag, party.used + charge_of(party));
   }
   return tag;
 }

@@ -29,23 +29,27 @@ CUcontext submitting_context(Serving& serving, const Driver& driver, StreamName 
 // Memory of a pool, or memory that the program maps itself, belongs to no context. The submitting
 // one stands for it on its device.
 Side side(Serving& serving, const Driver& driver, CUdeviceptr address, CUcontext submitting) {
+  std::optional<CUdevice> device;
   if (const auto held = serving.memory.find(address)) {
     if (const ContextMemory* const owner = held->context_memory()) {
       return {.context = owner->context(), .is_blocking = true};
     }
-    const bool is_here = device_of(driver, submitting) == held->device;
-    return {.context = is_here ? submitting : nullptr};
+    device = held->device;
+  } else {
+    const auto ask = [&](auto& answer, CUpointer_attribute what) {
+      return driver.cuPointerGetAttribute(&answer, what, address) == CUDA_SUCCESS;
+    };
+    CUcontext context = nullptr;
+    if (ask(context, CU_POINTER_ATTRIBUTE_CONTEXT) && context != nullptr) {
+      return {.context = context};
+    }
+    unsigned kind = 0;
+    int ordinal = 0;
+    const bool is_on_a_device =
+        ask(kind, CU_POINTER_ATTRIBUTE_MEMORY_TYPE) && kind == CU_MEMORYTYPE_DEVICE;
+    if (is_on_a_device && ask(ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)) device = ordinal;
   }
-  const auto ask = [&](auto& answer, CUpointer_attribute what) {
-    return driver.cuPointerGetAttribute(&answer, what, address) == CUDA_SUCCESS;
-  };
-  CUcontext context = nullptr;
-  if (ask(context, CU_POINTER_ATTRIBUTE_CONTEXT) && context != nullptr) return {.context = context};
-  unsigned kind = 0;
-  int device = 0;
-  const bool is_here =
-      ask(kind, CU_POINTER_ATTRIBUTE_MEMORY_TYPE) && kind == CU_MEMORYTYPE_DEVICE &&
-      ask(device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) && device_of(driver, submitting) == device;
+  const bool is_here = device.has_value() && device_of(driver, submitting) == *device;
   return {.context = is_here ? submitting : nullptr};
 }
 
