@@ -43,6 +43,7 @@ if where in fake.get("missing", []):
 if where in fake.get("dies", []):
     sys.exit("Segmentation fault, so to speak")
 if limit and limit < fake.get("needs", 0) and not os.environ.get("SPILL"):
+    print("cuvmm[7] WARNING 1 refused\\nand the framework says more", file=sys.stderr)
     print("RESULT " + json.dumps({"error": "out of memory", "out_of_memory": True}))
     sys.exit(1)
 steady = [1.0, 2.0, float("nan")] + fake.get("steady", {}).get(where, [])
@@ -303,7 +304,7 @@ class Driver(unittest.TestCase):
         self.assertLess(row["limit_bytes"], 400 * MIB)
         self.assertEqual(row["peak_bytes"], row["limit_bytes"])
         self.assertEqual(self.matrix(name, {"peak": 400, "needs": 500 * MIB}, "--seed", "6"), 1)
-        self.assertRegex(self.said, "limit with a limit of [0-9]+ MiB: out of memory")
+        self.assertRegex(self.said, r"limit with a limit of [0-9]+ MiB: out of memory \| cuvmm\[7\] WARNING 1 refused")
 
     def test_a_setting_without_an_effect_is_no_success(self):
         for number, (cuvmm, fake) in enumerate((("limit", {"unbound": 1}), ("spill", {"unbound": 1}),

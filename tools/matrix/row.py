@@ -57,6 +57,11 @@ def last_words(text):
     return " | ".join([line.strip() for line in text.splitlines() if line.strip()][-3:])[-400:]
 
 
+def last_warning(text):
+    """Returns the last thing that cuvmm logged, which is why it refused memory."""
+    return next((line for line in reversed(text.splitlines()) if line.startswith("cuvmm[")), "")[:400]
+
+
 class RowRun:
     def __init__(self, row, context, folder):
         self.row, self.context, self.folder = row, context, pathlib.Path(folder)
@@ -90,7 +95,7 @@ class RowRun:
         told = json.loads(lines[-1].removeprefix("RESULT ")) if lines else {}
         run = Run(out, told)
         if "error" in told:
-            run.failure = told["error"]
+            run.failure = " | ".join(filter(None, (told["error"], last_warning(said[1]))))
         elif process.returncode != 0 or not told:
             run.failure = f"exit status {process.returncode}: {last_words(said[1])}"
         elif setting and "missing" in told:
@@ -185,7 +190,8 @@ class RowRun:
             run = self.run(chosen, neighbour.environment())
             ended = neighbour.complaint()
             if run.failure or ended:
-                return {"result": "failed", "why": f"node: {'; '.join(filter(None, (run.failure, ended)))}"}
+                return {"result": "failed", "why": f"node: {'; '.join(filter(None, (run.failure, ended)))}",
+                        **{name: native.told[name] for name in ("held_bytes", "device_used_bytes") if name in native.told}}
             turns = neighbour.turns()
         judged = {**self.judge(native, run, "node"), "turns": turns}
         # Expandable segments are foreign memory to the service: it need not move any of it.

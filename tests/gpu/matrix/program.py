@@ -10,6 +10,7 @@ of outputs and their digest, and if the framework says so, the bytes that it use
 most. Settings are deterministic. --device cpu tries a program out without a card.
 """
 import argparse
+import ctypes
 import importlib
 import json
 import os
@@ -58,6 +59,16 @@ def settle(asked):
         os.environ["TRITON_INTERPRET"] = "1"
 
 
+def device_used():
+    """Returns what the driver says is in use on the whole device: contexts and modules too."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    context, free, total = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_size_t()
+    driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)  # the framework's, which it has by now
+    driver.cuCtxSetCurrent(context)
+    driver.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total))
+    return total.value - free.value
+
+
 def main():
     asked = arguments()
     settle(asked)
@@ -66,6 +77,8 @@ def main():
     try:
         family = importlib.import_module(f"family_{asked.family}")
         told = family.run(asked, outputs)
+        if asked.device == "cuda":
+            told["device_used_bytes"] = device_used()
     except ImportError as error:
         print("RESULT " + json.dumps({"missing": str(error)[:300]}), flush=True)
         return 0
