@@ -18,6 +18,10 @@ namespace {
 constexpr std::uint64_t a_moment = 250 * a_millisecond;
 // Attempts to reconnect follow 0.1, 0.3, 0.7, 1.5, 3.1 and 6.3 s after the loss.
 constexpr std::uint64_t longest_absence = 7'000 * a_millisecond;
+// Within this time the service has asked NVML again.
+constexpr std::uint64_t until_it_has_looked = 750 * a_millisecond;
+// What began longer ago than this has ended in the meantime.
+constexpr std::uint64_t forgotten_after = 5'000 * a_millisecond;
 
 const char* words_for(RefusalReason why) {
   switch (why) {
@@ -244,7 +248,6 @@ bool Leases::outwait_absence(Holding& holding, std::uint64_t longest) {
 // driver's memory lags behind the leases. False if that has been so for too long.
 bool Leases::outwait_a_lag(Holding& holding, Leased& place) {
   constexpr std::uint64_t longest_lag = 100 * a_millisecond;
-  constexpr std::uint64_t forgotten_after = 5'000 * a_millisecond;
   const std::uint64_t now = now_ns();
   if (now > place.unbacked_since + forgotten_after) place.unbacked_since = now;
   if (now > place.unbacked_since + longest_lag) return false;
@@ -256,7 +259,6 @@ bool Leases::outwait_a_lag(Holding& holding, Leased& place) {
 // client has leased more than it uses. So it does not know that the device is full, and asks nobody
 // else to give way. Without the surplus it sees the truth when it next asks NVML.
 void Leases::return_what_is_not_backed(Holding& holding, Leased& place, std::uint64_t longest) {
-  constexpr std::uint64_t until_it_has_looked = 750 * a_millisecond;
   place.unbacked_since = 0;
   const Size returned = place.budget->take_surplus(place.budget->surplus());
   if (returned == 0) return;
@@ -267,6 +269,21 @@ void Leases::return_what_is_not_backed(Holding& holding, Leased& place, std::uin
   while (answers() && now_ns() < until) {
     heard_.wait_for(holding, std::chrono::nanoseconds{until - std::min(until, now_ns())});
   }
+}
+
+// Other clients give way eventually; a foreign process need not. But `until` may have passed while
+// this client waited for others, and the service can take memory that changes hands for foreign
+// until it looks again.
+std::uint64_t Leases::repeats_until(const Pending& refused, std::uint64_t until,
+                                    std::uint64_t longest) {
+  std::uint64_t& since = refused.place->foreign_since;
+  if (refused.why != RefusalReason::BeyondCapacity) {
+    since = 0;
+    return longest;
+  }
+  const std::uint64_t now = now_ns();
+  if (now > since + forgotten_after) since = now;
+  return std::min(longest, std::max(until, since + until_it_has_looked));
 }
 
 bool Leases::wait_until_leased(LeasedBudget& budget, Size size, std::uint64_t until,
@@ -295,9 +312,7 @@ bool Leases::wait_until_leased(LeasedBudget& budget, Size size, std::uint64_t un
     }
     if (answered->state == Pending::State::Granted) return true;
     if (answered->state == Pending::State::Lost) continue;
-    // Other clients give way eventually; a foreign process need not.
-    const bool is_foreign = answered->why == RefusalReason::BeyondCapacity;
-    const std::uint64_t last = is_foreign ? until : longest;
+    const std::uint64_t last = repeats_until(*answered, until, longest);
     if (!may_pass(answered->why, answered->foreign) || now_ns() >= last) {
       log_refusal(*answered);
       return false;

@@ -67,6 +67,7 @@ class Leases final : public Lessor {
     std::uint64_t reported_at = 0;
     std::uint64_t surplus_since = 0;
     std::uint64_t unbacked_since = 0;  // the driver refuses what the surplus allows; 0: it does not
+    std::uint64_t foreign_since = 0;   // foreign memory is in the way; 0: it is not
     // It gave less than it had reported, or did not pause. Until then it reports only its surplus.
     std::uint64_t short_until = 0;
     Size held_before = 0;           // bytes held before the pause
@@ -152,6 +153,8 @@ class Leases final : public Lessor {
   Extended extend_at_once(Holding& holding, Leased& place, Size size);
   bool wait_until_leased(LeasedBudget& budget, Size size, std::uint64_t until,
                          std::uint64_t longest);
+  static std::uint64_t repeats_until(const Pending& refused, std::uint64_t until,
+                                     std::uint64_t longest);
   bool outwait_a_lag(Holding& holding, Leased& place);
   void return_what_is_not_backed(Holding& holding, Leased& place, std::uint64_t longest);
   std::span<Leased> places() { return std::span{places_}.first(place_count_); }

@@ -58,6 +58,7 @@ struct Nvml::Calls {
     function = reinterpret_cast<Function>(::dlsym(library, name));
     return function != nullptr;
   }
+  std::map<pid_t, Size> used_by_process(NvmlHandle device) const;
   ~Calls() {
     if (shutdown != nullptr) shutdown();
   }
@@ -119,23 +120,32 @@ std::optional<DeviceUse> Nvml::use(std::uint32_t index) const {
     unsigned count = 0;
     use.has_mps_clients = calls_->of_mps(handle, &count, nullptr) == nvml_insufficient_size;
   }
-  if (calls_->processes == nullptr) return use;
-  std::vector<NvmlProcessInfo> processes(64);
+  use.processes = calls_->used_by_process(handle);
+  // Memory that a process has just released, or is about to take, must not appear to be in use
+  // without belonging to it.
+  if (calls_->memory(handle, &memory) == 0) use.used = std::min<Size>(use.used, memory.used);
+  return use;
+}
+
+std::map<pid_t, Size> Nvml::Calls::used_by_process(NvmlHandle device) const {
+  std::map<pid_t, Size> used;
+  if (processes == nullptr) return used;
+  std::vector<NvmlProcessInfo> found(64);
   for (int tries = 0; tries < 4; ++tries) {
-    auto count = static_cast<unsigned>(processes.size());
-    const int code = calls_->processes(handle, &count, processes.data());
+    auto count = static_cast<unsigned>(found.size());
+    const int code = processes(device, &count, found.data());
     if (code == nvml_insufficient_size) {
-      processes.resize(count + 16);
+      found.resize(count + 16);
       continue;
     }
-    if (code != 0) return use;
+    if (code != 0) return used;
     for (unsigned i = 0; i < count; ++i) {
-      if (processes[i].used == nvml_not_available) continue;
-      use.processes[static_cast<pid_t>(processes[i].process)] += processes[i].used;
+      if (found[i].used == nvml_not_available) continue;
+      used[static_cast<pid_t>(found[i].process)] += found[i].used;
     }
     break;
   }
-  return use;
+  return used;
 }
 
 std::string print_uuid(const node::PlaceUuid& uuid) {

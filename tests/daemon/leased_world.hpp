@@ -203,22 +203,22 @@ class FakeService {
   void grant_next() { say(node::LeaseGrant{hear<node::LeaseAsk>().request}); }
   // Grants every other request, for the given time.
   void serve_for(int milliseconds) {
-    const timeval a_moment{.tv_sec = 0, .tv_usec = 1000};
-    ::setsockopt(socket_.number(), SOL_SOCKET, SO_RCVTIMEO, &a_moment, sizeof a_moment);
     const std::uint64_t until = now_us() + static_cast<std::uint64_t>(milliseconds) * 1000;
     while (now_us() < until) {
-      std::array<std::byte, node::longest_message> packet{};
-      const ssize_t got = ::recv(socket_.number(), packet.data(), packet.size(), 0);
-      if (got <= 0) continue;
-      const auto said = node::decode(std::span{packet}.first(static_cast<std::size_t>(got)));
-      if (!said.ok()) continue;
-      const auto* ask = std::get_if<node::LeaseAsk>(&*said);
-      if (ask == nullptr) continue;
+      const auto ask = hear_ask_at_once();
+      if (!ask) continue;
       if (ask->request % 2 == 0) {
         say(node::LeaseGrant{ask->request});
       } else {
         say(node::LeaseRefusal{.request = ask->request, .why = node::RefusalReason::NotAtOnce});
       }
+    }
+  }
+  // Answers every request until `ended`.
+  template <class Answer>
+  void answer_until(const std::atomic<bool>& ended, Answer answer) {
+    while (!ended.load()) {
+      if (const auto ask = hear_ask_at_once()) say(answer(*ask));
     }
   }
   node::LeaseAsk refuse_next(node::RefusalReason why, Size free = 0) {
@@ -228,6 +228,18 @@ class FakeService {
   }
 
  private:
+  // Returns a request if one comes within a millisecond.
+  std::optional<node::LeaseAsk> hear_ask_at_once() {
+    pollfd waited{.fd = socket_.number(), .events = POLLIN, .revents = 0};
+    if (::poll(&waited, 1, 1) <= 0) return {};
+    std::array<std::byte, node::longest_message> packet{};
+    const ssize_t got = ::recv(socket_.number(), packet.data(), packet.size(), 0);
+    if (got <= 0) return {};
+    const auto said = node::decode(std::span{packet}.first(static_cast<std::size_t>(got)));
+    const auto* ask = said.ok() ? std::get_if<node::LeaseAsk>(&*said) : nullptr;
+    return ask != nullptr ? std::optional{*ask} : std::nullopt;
+  }
+
   std::string path_;
   Fd listening_;
   Fd socket_;
