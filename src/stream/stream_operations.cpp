@@ -144,6 +144,8 @@ FreeTicket StreamClock::ticket_of_allocation(StreamId allocated_on) {
   StreamState* const state = table_.by_id(allocated_on);
   if (state == nullptr) return {};
   if (!state->has_unfinished() && known_of(*state).empty()) return {};
+  // This thread cannot leave a mark on another thread's default stream.
+  if (state->kind == StreamKind::PerThread) return ticket_of_all(state->context);
   return state->ticket();
 }
 

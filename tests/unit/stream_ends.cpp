@@ -291,6 +291,23 @@ TEST_F(StreamEnds, AThreadThatEndsLeavesItsStreamToBeForgotten) {
   EXPECT_TRUE(clock->wait(ticket, in_ms(20'000)));
 }
 
+TEST_F(StreamEnds, MemoryOfAThreadsStreamIsFreedAfterTheThreadHasEnded) {
+  const CUcontext current = context();
+  StreamId stream = no_stream;
+  std::thread other{[&] {
+    GIVEN(driver().cuCtxSetCurrent(current));
+    const auto work = [](void*) { ::usleep(50'000); };
+    GIVEN(driver().cuLaunchHostFunc(CU_STREAM_PER_THREAD, work, nullptr));
+    stream = free_on({.handle = CU_STREAM_PER_THREAD}).stream;
+  }};
+  other.join();
+  const FreeTicket unmarked = clock->table().by_id(stream)->ticket();
+  const FreeTicket freed = clock->ticket_of_allocation(stream);
+  EXPECT_FALSE(clock->is_done(freed));
+  EXPECT_TRUE(clock->wait(freed, in_ms(20'000)));
+  EXPECT_TRUE(clock->wait(unmarked, in_ms(20'000)));
+}
+
 TEST_F(StreamEnds, AnEndedStreamsWorkIsWaitedFor) {
   FreeTicket ticket;
   {
