@@ -144,7 +144,7 @@ void Leases::send_packet(const std::vector<std::byte>& packet) {
 
 RequestId Leases::ask(Leased& place, Size bytes, Ask how) {
   const RequestId request = ++last_request_;
-  pending_.push_back({.request = request, .place = &place, .bytes = bytes});
+  pending_.push_back({.request = request, .place = &place, .bytes = bytes, .asked_at = now_ns()});
   if (how == Ask::InParts) send(TakesParts{request});
   send(LeaseAsk{request, place.uuid, bytes, how == Ask::AtOnce});
   return request;
@@ -273,7 +273,8 @@ void Leases::return_what_is_not_backed(Holding& holding, Leased& place, std::uin
 
 // Other clients give way eventually; a foreign process need not. But `until` may have passed while
 // this client waited for others, and the service can take memory that changes hands for foreign
-// until it looks again.
+// until it looks again. It refuses at once what foreign memory keeps back, so a request that it
+// refuses only after a while was possible until then.
 std::uint64_t Leases::repeats_until(const Pending& refused, std::uint64_t until,
                                     std::uint64_t longest) {
   std::uint64_t& since = refused.place->foreign_since;
@@ -282,7 +283,7 @@ std::uint64_t Leases::repeats_until(const Pending& refused, std::uint64_t until,
     return longest;
   }
   const std::uint64_t now = now_ns();
-  if (now > since + forgotten_after) since = now;
+  if (now > since + forgotten_after || now > refused.asked_at + a_moment) since = now;
   return std::min(longest, std::max(until, since + until_it_has_looked));
 }
 
@@ -310,7 +311,10 @@ bool Leases::wait_until_leased(LeasedBudget& budget, Size size, std::uint64_t un
       send(LeaseCancel{request});
       return false;
     }
-    if (answered->state == Pending::State::Granted) return true;
+    if (answered->state == Pending::State::Granted) {
+      place->foreign_since = 0;
+      return true;
+    }
     if (answered->state == Pending::State::Lost) continue;
     const std::uint64_t last = repeats_until(*answered, until, longest);
     if (!may_pass(answered->why, answered->foreign) || now_ns() >= last) {

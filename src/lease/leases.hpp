@@ -80,6 +80,7 @@ class Leases final : public Lessor {
     node::RequestId request = 0;
     Leased* place = nullptr;
     Size bytes = 0;
+    std::uint64_t asked_at = 0;
     enum class State : std::uint8_t { Waits, Granted, Refused, Lost } state = State::Waits;
     node::RefusalReason why = node::RefusalReason::UnknownPlace;
     Size free = 0;

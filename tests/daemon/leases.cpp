@@ -193,6 +193,9 @@ TEST(LeasedBudgets, OutlastMemoryThatLooksForeignForAMoment) {
   const auto waited = world.service.hear<node::LeaseAsk>();
   ::usleep(20'000);  // past the first deadline
   world.service.say(refused_as_foreign(waited));
+  const auto repeated = world.service.hear<node::LeaseAsk>();
+  ::usleep(1'000'000);  // past the time for foreign memory, in which the request was possible
+  world.service.say(refused_as_foreign(repeated));
   world.service.answer_until(
       ended, [](const node::LeaseAsk& ask) { return node::LeaseGrant{ask.request}; });
   waits.join();
