@@ -31,7 +31,8 @@ class DeviceMemory {
   Size granule() const { return granule_; }
   Size memory() const { return memory_; }              // total memory of the card
   Size most_spilled() const { return most_spilled_; }  // the most that may lie elsewhere
-  const Lessor::Uuid& uuid() const { return uuid_; }   // all zero if the driver does not report it
+  const std::vector<DeviceMemory*>& spills_to() const { return spills_to_; }
+  const Lessor::Uuid& uuid() const { return uuid_; }  // all zero if the driver does not report it
   Location location() const { return Location::device(ordinal_); }
   const MemorySettings& settings() const { return settings_; }
   Export exportable() const { return exportable_; }
@@ -93,6 +94,7 @@ class DeviceMemory {
   ChunkStore store_;
   PressureTurns turns_;
   Size most_spilled_ = 0;
+  std::vector<DeviceMemory*> spills_to_;
   std::atomic<Size> most_in_use_{0};  // whenever more was taken from the driver
 };
 

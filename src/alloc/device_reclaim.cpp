@@ -26,16 +26,23 @@ void DeviceReclaim::retry(DeviceMemory& device, Size size, MemoryPressure& press
       static_cast<void>(still_lacks());
       return;
     }
+    const MemoryInHand::Watch watch{device.store().in_hand()};
     pressure.tried.add(ReclaimSteps::OtherOwners);
     parts_.lending.catch_up();
     const bool some_work_ended = clock_.wait_for_frees(device.ordinal(), until);
     const Size excess = device.budget().excess();
     Size released = parts_.holdings.release(device.ordinal(), saturating_sum(wanted, excess));
     if (released < wanted) released += reclaim_from_others(device, wanted - released);
+    if (released < wanted) released += reclaim_where_it_spills(device, wanted - released);
     if (!still_lacks()) return;
     if (attempts == 1 && compacts == Compacts::Here && compact(device, wanted, until)) continue;
     if (attempts == most_attempts || now_ns() >= longest) return;
     if (some_work_ended || released != 0) continue;
+    if (watch.others_held_any() && now_ns() < until) {
+      --attempts;
+      rest_us(100);
+      continue;
+    }
     if (lease == Lease::NotAwaited) return;
     turn.give_back();
     if (is_leased) pressure.tried.add(ReclaimSteps::Lease);
@@ -43,7 +50,10 @@ void DeviceReclaim::retry(DeviceMemory& device, Size size, MemoryPressure& press
     const bool has_more =
         device.budget().wait_for_more(wanted + device.granule(), until, longest) ||
         device.budget().wait_for_more(wanted, until, longest);
-    if (!has_more) return;
+    if (has_more) continue;
+    // `cuvmm pause` may have held this thread for long after that wait had ended.
+    static_cast<void>(still_lacks());
+    return;
   }
 }
 
@@ -75,6 +85,18 @@ Size DeviceReclaim::reclaim_from_others(const DeviceMemory& device, Size wanted)
     if (other == &device || gone >= wanted) continue;
     clock_.ask_about_frees(other->ordinal());
     gone += other->store().reclaim(device.location(), wanted - gone);
+  }
+  return gone;
+}
+
+// Reclaims what the devices to which this one spills hold and do not use.
+Size DeviceReclaim::reclaim_where_it_spills(const DeviceMemory& device, Size wanted) {
+  Size gone = 0;
+  for (DeviceMemory* const other : device.spills_to()) {
+    if (gone >= wanted) break;
+    clock_.ask_about_frees(other->ordinal());
+    parts_.holdings.release(other->ordinal(), wanted - gone);
+    gone += other->store().reclaim(other->location(), wanted - gone);
   }
   return gone;
 }

@@ -53,6 +53,7 @@ class DeviceReclaim {
   bool compact(const DeviceMemory& device, Size wanted, std::uint64_t until);
   Size room_on(const DeviceMemory& device) const;
   Size reclaim_from_others(const DeviceMemory& device, Size wanted);
+  Size reclaim_where_it_spills(const DeviceMemory& device, Size wanted);
 
   const Parts parts_;
   const MemorySettings& settings_;

@@ -160,6 +160,7 @@ Result<void> Memory::take_natively(DeviceMemory& device, Size size, const Native
                                    const NativeAttempt& elsewhere) {
   MemoryPressure pressure{settings_.wait};
   const auto attempt_here = [&]() -> Result<void> {
+    const MemoryInHand::Holder in_hand{device.store().in_hand()};
     Result<void> made = attempt();
     if (!DeviceReclaim::may_help(made)) return made;
     device.reclaim_own(made.error(), size);

@@ -67,7 +67,9 @@ void DeviceMemory::find_places_to_spill(const Driver& driver,
   };
   if (to != SpillTo::Host) {
     for (DeviceMemory* neighbour : neighbours) {
-      note(spill_to(driver, *neighbour, budget), neighbour->memory(),
+      const auto outcome = spill_to(driver, *neighbour, budget);
+      if (outcome.ok()) spills_to_.push_back(neighbour);
+      note(outcome, neighbour->memory(),
            ("device " + std::to_string(neighbour->ordinal())).c_str());
     }
     if (neighbours.empty() && to == SpillTo::Peer) {

@@ -36,6 +36,10 @@ ChunkCounters ChunkStore::spilled() const {
   return impl_->spilled();
 }
 
+MemoryInHand& ChunkStore::in_hand() {
+  return impl_->in_hand();
+}
+
 bool ChunkStore::has_spilled() const {
   return impl_->has_spilled();
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "vmm/free_chunks.hpp"
+#include "vmm/memory_in_hand.hpp"
 #include "vmm/reclaim.hpp"
 
 namespace cuvmm {
@@ -56,6 +57,8 @@ class ChunkStore {
   ChunkCounters spilled() const;
   // Whether any chunk ever came from elsewhere. Takes no lock.
   bool has_spilled() const;
+  // To be held while a request has taken chunks that it may put back.
+  MemoryInHand& in_hand();
   Size spill_room() const;
   // Creates one more free chunk on the host, ready for the next request, because pinning takes
   // long. If that fails, nothing changes.

@@ -184,6 +184,7 @@ void ChunkStore::Impl::retry_unreleased() {
 
 template <class More>
 Size ChunkStore::Impl::release_while(LocalChunks& local, More more) {
+  const MemoryInHand::Holder in_hand{in_hand_};
   Size released = 0;
   std::uint32_t count = 0;
   for (;;) {

@@ -53,6 +53,7 @@ class ChunkStore::Impl final : private ChunkHome {
   Result<void> make_spilled_ready(Size size);
   ChunkCounters spilled() const;
   bool has_spilled() const { return has_spilled_.load(std::memory_order_relaxed); }
+  MemoryInHand& in_hand() { return in_hand_; }
   Size spill_room() const;
 
   Size trim(Location where, Size down_to);
@@ -93,6 +94,7 @@ class ChunkStore::Impl final : private ChunkHome {
   std::vector<StoredChunk*> unreleased_;
   std::atomic<bool> spills_{false};  // readable without the lock
   std::atomic<bool> has_spilled_{false};
+  MemoryInHand in_hand_;
   std::size_t chunk_count_ = 0;  // in use, free and unreleased
   bool closed_ = false;
   std::shared_ptr<Impl> self_;  // set when closed, until the last chunk is gone

@@ -226,18 +226,28 @@ TEST_F(MemoryTest, ANewPoolWithTheHandleOfOneThatEndsIsServedByItself) {
 class LessorThatWaits final : public Lessor {
  public:
   std::function<void()> meanwhile = [] {};
+  bool is_late = false;  // memory comes only once the wait is over
 
   void begin(LeasedBudget& budget, const Uuid& /*device*/, Size /*memory*/) override {
     budget.lease_from(*this);
     budget.add_lease(2 * large);
   }
-  Extended extend(LeasedBudget& /*budget*/, Size /*size*/) override { return Extended::No; }
+  Extended extend(LeasedBudget& budget, Size size) override {
+    if (!has_come_) return Extended::No;
+    budget.add_lease(size);
+    return Extended::Yes;
+  }
   bool wait_for(LeasedBudget& budget, Size size, std::uint64_t /*until*/,
                 std::uint64_t /*longest*/) override {
     std::exchange(meanwhile, [] {})();
+    has_come_ = is_late;
+    if (is_late) return false;
     budget.add_lease(size);
     return true;
   }
+
+ private:
+  bool has_come_ = false;
 };
 
 TEST_F(MemoryTest, AContextMayEndWhileAnAllocationWaits) {
@@ -254,6 +264,15 @@ TEST_F(MemoryTest, AContextMayEndWhileAnAllocationWaits) {
   CUdeviceptr address = 7;
   EXPECT_EQ(memory().allocate(&address, 8 * large), std::nullopt) << "the driver answers";
   EXPECT_EQ(address, 7U);
+  end();
+}
+
+// A pause may hold the thread at the end of its wait.
+TEST_F(MemoryTest, MemoryThatComesAsAWaitForItEndsIsTaken) {
+  LessorThatWaits lessor;
+  lessor.is_late = true;
+  begin({.lessor = &lessor});
+  given(8 * large);
   end();
 }
 

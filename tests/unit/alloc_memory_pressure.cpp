@@ -77,6 +77,22 @@ TEST_F(MemoryUnderPressure, WaitsForAThreadThatIsReleasing) {
   EXPECT_EQ(memory().violation(), std::nullopt);
 }
 
+// A request that lacks one more chunk puts back the others.
+TEST_F(MemoryUnderPressure, WaitsForMemoryThatAnotherThreadHoldsForAMoment) {
+  DeviceMemory& device = *memory().devices().serve(0);
+  std::optional<MemoryInHand::Holder> holder{std::in_place, device.store().in_hand()};
+  auto taken = device.store().take({32 * MiB, device.location(), Export::No});
+  ASSERT_TRUE(taken.ok()) << taken.error().text();
+  std::thread puts_it_back{[&] {
+    ::usleep(50'000);
+    taken = ChunkRef{};
+    holder.reset();
+  }};
+  CUdeviceptr wanted = 0;
+  EXPECT_EQ(memory().allocate(&wanted, 24 * MiB), Answer{CUDA_SUCCESS});
+  puts_it_back.join();
+}
+
 // Another allocation may reclaim for as long as it waits, and many may come before this one.
 TEST_F(MemoryUnderPressure, WaitsNoLongerForItsTurnThanForWork) {
   begin(Duration{50'000});

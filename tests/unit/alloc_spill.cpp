@@ -359,6 +359,29 @@ TEST_F(MemorySpill, ANeighbourUnderPressureGetsFreeSpilledMemoryBack) {
   EXPECT_EQ(memory_->free(near), Answer{CUDA_SUCCESS});
 }
 
+TEST_F(MemorySpill, WhatANeighbourOnlyCachesMakesWay) {
+  NEEDS_DEVICES(2);
+  begin(settings(SpillTo::Peer, limit));
+  const CUdeviceptr near = given(limit);
+  const PrimaryContext there{1};
+  for (const bool ordered : {false, true}) {
+    SCOPED_TRACE(ordered ? "stream-ordered" : "blocking");
+    GIVEN(driver().cuCtxSetCurrent(there.get()));
+    const CUdeviceptr own = ordered ? given_ordered(limit) : given(limit);
+    EXPECT_EQ(ordered ? memory_->free_ordered(own, StreamName{}) : memory_->free(own),
+              Answer{CUDA_SUCCESS});
+    EXPECT_CUDA(synchronize());
+    EXPECT_EQ(memory_->devices().serve(1)->budget().committed_bytes(), limit);
+    GIVEN(driver().cuCtxSetCurrent(primary()));
+    const CUdeviceptr far = given(limit / 2);
+    EXPECT_EQ(spilled(), limit / 2);
+    EXPECT_EQ(memory_->free(far), Answer{CUDA_SUCCESS});
+    EXPECT_TRUE(memory_->make_room());
+  }
+  EXPECT_EQ(memory_->free(near), Answer{CUDA_SUCCESS});
+  GIVEN(driver().cuCtxSetCurrent(there.get()));
+}
+
 TEST_F(MemorySpill, ANeighboursMemoryInfoCountsFreeSpilledMemoryAsFree) {
   NEEDS_DEVICES(2);
   begin(settings(SpillTo::Peer, limit));

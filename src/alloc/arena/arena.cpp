@@ -199,6 +199,7 @@ ArenaCounters Arena::counters() const {
 }
 
 Result<Block*> Arena::search_further(Size size, StreamId stream, MemoryPressure& pressure) {
+  const MemoryInHand::Holder in_hand{state_.store.in_hand()};
   {
     const Holding holding{state_.lock};
     if (Block* const block =

@@ -2,17 +2,20 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "alloc/windows/shared_chunks.hpp"
 #include "base/error.hpp"
+#include "vmm/memory_in_hand.hpp"
 
 namespace cuvmm {
 
 // An allocation in progress, and the chunks that it has taken so far. Those that it does not use
 // return to the store when it ends.
 struct WindowRequest {
+  std::optional<MemoryInHand::Holder> in_hand = {};  // once it takes chunks
   Shape shape;
   Look look = Look::Lightly;
   std::vector<ChunkRef> whole = {};  // chunks for the whole granules

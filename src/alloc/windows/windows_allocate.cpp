@@ -40,6 +40,7 @@ Result<WindowBlock*> Windows::allocate(Size asked, const GrowHint& grow_hint,
     }
     if (WindowBlock* const cached = table_.take_cached(granted)) return cached;
   }
+  request.in_hand.emplace(store_.in_hand());
   const Result<WindowBlock*> placed = place(request);
   if (placed.ok() || !is_for_want_of_room(placed.error())) return placed;
   return place_under_pressure(request, pressure, placed.error());

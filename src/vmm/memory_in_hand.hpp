@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace cuvmm {
+
+// Counts the threads that hold memory of a device for a moment, in which no other thread finds it:
+// a request that gathers chunks and may put them back, or a release under way. A thread that found
+// too little meanwhile has proven nothing.
+class MemoryInHand {
+ public:
+  class Holder {
+   public:
+    explicit Holder(MemoryInHand& all) : all_(all) {
+      all_.holders_.fetch_add(1);
+      all_.begun_.fetch_add(1);
+      ++begun_by_this_thread();
+    }
+    ~Holder() { all_.holders_.fetch_sub(1); }
+    Holder(const Holder&) = delete;
+    Holder& operator=(const Holder&) = delete;
+
+   private:
+    MemoryInHand& all_;
+  };
+
+  // Begin to watch while this thread holds nothing.
+  class Watch {
+   public:
+    explicit Watch(const MemoryInHand& all)
+        : all_(all),
+          held_(all.holders_.load() != 0),
+          begun_(all.begun_.load()),
+          begun_here_(begun_by_this_thread()) {}
+    // Whether other threads have held any since the watch began.
+    bool others_held_any() const {
+      const std::uint64_t begun = all_.begun_.load() - begun_;
+      return held_ || all_.holders_.load() != 0 || begun > begun_by_this_thread() - begun_here_;
+    }
+
+   private:
+    const MemoryInHand& all_;
+    const bool held_;
+    const std::uint64_t begun_;
+    const std::uint64_t begun_here_;
+  };
+
+ private:
+  static std::uint64_t& begun_by_this_thread() {
+    thread_local std::uint64_t count = 0;
+    return count;
+  }
+
+  std::atomic<std::uint64_t> holders_{0};
+  std::atomic<std::uint64_t> begun_{0};
+};
+
+}  // namespace cuvmm
