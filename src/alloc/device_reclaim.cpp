@@ -103,19 +103,13 @@ Size DeviceReclaim::reclaim_where_it_spills(const DeviceMemory& device, Size wan
 
 bool DeviceReclaim::make_room() {
   parts_.lending.catch_up();
-  bool is_more_room = false;
+  Size released = 0;
   for (DeviceMemory* const device : parts_.devices.all()) {
-    const MemoryInHand::Watch watch{device->store().in_hand()};
-    // Another thread's turn helps this one too.
-    PressureTurns::Turn turn{device->turns()};
-    const bool is_first = turn.take(0);
-    if (!is_first) static_cast<void>(turn.take(now_ns() + in_ns(settings_.wait)));
     clock_.ask_about_frees(device->ordinal());
-    parts_.holdings.release(device->ordinal(), unlimited);
-    const Size released = device->give_back_cached() + reclaim_from_others(*device, unlimited);
-    is_more_room |= released != 0 || !is_first || watch.others_held_any();
+    released += device->give_back_cached();
+    released += reclaim_from_others(*device, unlimited);
   }
-  return is_more_room;
+  return released > 0;
 }
 
 // Mapped memory is cheaper to reuse than the store's free chunks, so those go first. Mapped memory

@@ -40,7 +40,7 @@ class DeviceReclaim {
              Lease lease, const std::function<bool()>& still_lacks);
 
   // Returns spare memory of all devices to the driver, since a call may need memory of another
-  // device than the current one. Returns whether there is more room now, whoever made it.
+  // device than the current one. Returns whether there was any.
   bool make_room();
   // Releases memory that the device caches beyond VMM_CACHE and that no work uses any longer.
   void bound_cache(DeviceMemory& device);

@@ -174,11 +174,9 @@ class Forward {
 
   template <class... Arguments>
   [[gnu::always_inline]] CUresult with_retry(Arguments... arguments) const {
-    constexpr int most_attempts = 16;  // other threads may be faster each time
-    for (int attempts = 1;; ++attempts) {
+    for (bool again = false;; again = true) {
       const CUresult answer = through_the_gate(arguments...);
-      const bool is_last = answer == CUDA_SUCCESS || attempts == most_attempts;
-      if (is_last || !recovers_from(answer, arguments...)) [[likely]]
+      if (answer == CUDA_SUCCESS || again || !recovers_from(answer, arguments...)) [[likely]]
         return answer;
     }
   }
