@@ -51,7 +51,7 @@ void DeviceReclaim::retry(DeviceMemory& device, Size size, MemoryPressure& press
         device.budget().wait_for_more(wanted + device.granule(), until, longest) ||
         device.budget().wait_for_more(wanted, until, longest);
     if (has_more) continue;
-    // `cuvmm pause` may have held this thread for long after that wait had ended.
+    // `cuvmm pause` may have stopped this thread until long after the wait was over.
     static_cast<void>(still_lacks());
     return;
   }

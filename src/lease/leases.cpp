@@ -272,9 +272,9 @@ void Leases::return_what_is_not_backed(Holding& holding, Leased& place, std::uin
 }
 
 // Other clients give way eventually; a foreign process need not. But `until` may have passed while
-// this client waited for others, and the service can take memory that changes hands for foreign
-// until it looks again. It refuses at once what foreign memory keeps back, so a request that it
-// refuses only after a while was possible until then.
+// this client waited for others, and until the service polls NVML again, it may mistake memory that
+// is changing hands for foreign. It refuses a request at once if foreign memory leaves too little
+// room. One that it refuses only after a while could have been granted until then.
 std::uint64_t Leases::repeats_until(const Pending& refused, std::uint64_t until,
                                     std::uint64_t longest) {
   std::uint64_t& since = refused.place->foreign_since;

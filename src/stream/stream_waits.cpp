@@ -42,15 +42,15 @@ bool StreamClock::is_idle(CUstream handle) const {
 // Querying a stream blocks while another thread is stuck in a launch on it (measured). So this
 // queries only with the gate closed and no thread inside a launch, and otherwise gives up.
 void StreamClock::ask_whether_idle(StreamState& state) {
+  if (state.context_ends.load()) return;
   const bool is_of_all = state.kind == StreamKind::Everything;
   if (!is_of_all) {
     // Rely on the marks if there are any: the driver's answer does not cover a barrier mark's work.
     const Holding holding{state.lock};
     if (!state.marks.empty()) return;
   }
-  // A stream that has ended can no longer be named.
-  const bool has_ended = state.ended.load() && !state.context_ends.load();
-  if (is_of_all || has_ended) {
+  // A stream that has ended can no longer be queried, but its context can.
+  if (is_of_all || state.ended.load()) {
     if (!program_.gate.close(now_ns())) return;
     is_all_done(state.context);
     program_.gate.open();

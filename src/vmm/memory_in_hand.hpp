@@ -6,9 +6,9 @@
 
 namespace cuvmm {
 
-// Counts the threads that hold memory of a device for a moment, in which no other thread finds it:
-// a request that gathers chunks and may put them back, or a release under way. A thread that found
-// too little meanwhile has proven nothing.
+// Counts the threads that briefly hold memory of a device where no other thread can find it: a
+// request that gathers chunks and may put them back, or a release under way. If another thread
+// finds too little in the meantime, the device is not necessarily full.
 class MemoryInHand {
  public:
   class Holder {

@@ -214,7 +214,7 @@ class FakeService {
       }
     }
   }
-  // Answers every request until `ended`.
+  // Answers every request until `ended` is set.
   template <class Answer>
   void answer_until(const std::atomic<bool>& ended, Answer answer) {
     while (!ended.load()) {

@@ -267,7 +267,7 @@ TEST_F(MemoryTest, AContextMayEndWhileAnAllocationWaits) {
   end();
 }
 
-// A pause may hold the thread at the end of its wait.
+// A pause may stop the thread just as its wait ends.
 TEST_F(MemoryTest, MemoryThatComesAsAWaitForItEndsIsTaken) {
   LessorThatWaits lessor;
   lessor.is_late = true;

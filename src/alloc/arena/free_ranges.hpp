@@ -45,7 +45,7 @@ class FreeRanges {
     }
   }
   const SizeIndex& for_anyone() const { return for_anyone_; }
-  // How many streams own ranges; at most most_unused too many.
+  // The number of streams that own ranges; may be too high by up to most_unused.
   std::size_t owners() const { return streams_.size(); }
 
   const RangeList& by_age() const { return by_age_; }
