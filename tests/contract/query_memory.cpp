@@ -3,6 +3,9 @@
 // their code paths by these answers.
 #include <unistd.h>
 
+#include <memory>
+#include <vector>
+
 #include "query_support.hpp"
 #include "streams_support.hpp"
 
@@ -328,6 +331,16 @@ TEST_F(AskedAboutBlocking, NothingLiesPastTheRequestedSize) {
 TEST_F(AskedAboutBlocking, ItCanBeADmaBuf) {
   NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED);
   EXPECT_CUDA(get_dma_buf(memory_->address(), asked_size));
+}
+// Whatever the sizes, which need not be multiples of a page. Elsewhere no dma-buf can begin.
+TEST_F(DriverContract, BlocksOfTwoMebibytesOrMoreBeginAtAPage) {
+  std::vector<std::unique_ptr<GivenBlocking>> blocks;
+  for (const Size beyond : {Size{512}, 1 * MiB + 512, 3 * MiB + 1536, 20 * MiB + 512}) {
+    for (int i = 0; i < 3; ++i) {
+      blocks.push_back(std::make_unique<GivenBlocking>(2 * MiB + beyond));
+      EXPECT_EQ(blocks.back()->address() % (4 * KiB), 0u) << beyond;
+    }
+  }
 }
 TEST_F(AskedAboutAsync, ItCanBeADmaBuf) {
   NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED);

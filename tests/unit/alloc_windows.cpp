@@ -45,7 +45,7 @@ TEST_F(WindowsTest, BlocksOfAllSizesKeepTheirContentsBesideEachOther) {
                           2 * MiB + 512, 3 * MiB, 5 * MiB + 300 * KiB, 16 * MiB, 17 * MiB}) {
     for (int i = 0; i < 7; ++i) {
       blocks.push_back(&world.block(size));
-      fill_pattern(blocks.back()->address(), size, blocks.size());
+      fill_pattern(blocks.back()->address(), blocks.back()->granted(), blocks.size());
     }
   }
   for (std::size_t i = 0; i < blocks.size(); ++i) {

@@ -76,7 +76,7 @@ class RandomWindows : public WindowsTest {
       return;
     }
     ASSERT_GE((*block)->granted(), asked);
-    ASSERT_LT((*block)->granted(), asked + window_step);
+    ASSERT_LT((*block)->granted(), asked + step_of_block(asked, world_->granule));
     ASSERT_EQ((*block)->address() % 256, 0u);
     held_.push_back({*block, asked, ++last_seed_ * 10});
     mark((*block)->address(), (*block)->granted(), held_.back().seed);

@@ -8,9 +8,15 @@
 
 namespace cuvmm {
 
-// Block sizes are multiples of it. It is small so that, say, 20 blocks of 100 KiB fit into a
-// granule.
+// Sizes of blocks below a granule are multiples of it. It is small so that, say, 20 blocks of 100
+// KiB fit into a granule.
 inline constexpr Size window_step = 512;
+
+// Sizes of other blocks are multiples of a host page, so that the blocks begin at one: natively
+// they begin at 2 MiB, and a dma-buf must begin at a page.
+constexpr Size step_of_block(Size size, Size granule) {
+  return size < granule ? window_step : 4 * KiB;
+}
 
 // Blocks of at least this size begin at a granule boundary, because their chunks can then be put
 // behind another block's addresses. 16 MiB with the usual granule.

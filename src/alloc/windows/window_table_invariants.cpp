@@ -22,7 +22,8 @@ bool is_live(const WindowBlock& block) {
 
 InvariantViolation violation_of_block(const WindowBlock& block, Size granule) {
   const PlacedBlock placed = block.placed(granule);
-  if (block.granted() == 0 || !is_multiple(block.granted(), window_step)) {
+  if (block.granted() == 0 ||
+      !is_multiple(block.granted(), step_of_block(block.granted(), granule))) {
     return of_block(block, "has no size that is handed out");
   }
   if (block.state == State::Unused) return of_block(block, "is of no use");

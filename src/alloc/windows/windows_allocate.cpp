@@ -14,7 +14,7 @@ constexpr const char* doing = "allocate blocking memory";
 Result<WindowBlock*> Windows::allocate(Size asked, const GrowHint& grow_hint,
                                        MemoryPressure& pressure) {
   if (asked == 0) return Error::invalid(doing, "of no bytes");
-  const Size granted = round_up(asked, window_step);
+  const Size granted = round_up(asked, step_of_block(asked, table_.granule));
   WindowRequest request{.shape = {granted, table_.granule}};
   {
     Holding holding{table_.lock};
