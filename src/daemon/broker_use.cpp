@@ -50,9 +50,13 @@ void Broker::saw_use(std::uint32_t device, const observe::DeviceUse& use, Micros
   for (auto& [id, before] : leased_before_) {
     if (!parties_.contains(id)) of_clients += used_of(before.process, before.leased[place]);
   }
-  const Size foreign = use.used > of_clients ? use.used - of_clients : 0;
   const NodePlace* const known = policy_.books().find_place(place);
-  if (known != nullptr && known->foreign != std::min(foreign, known->capacity)) {
+  if (known == nullptr) return;
+  // What the capacity leaves of the device is for others.
+  const Size for_others = use.memory - std::min(use.memory, known->capacity);
+  const Size not_foreign = saturating_sum(of_clients, for_others);
+  const Size foreign = use.used - std::min(use.used, not_foreign);
+  if (known->foreign != std::min(foreign, known->capacity)) {
     tell(ForeignUseSeen{place, foreign}, now);
   }
 }

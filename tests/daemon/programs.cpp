@@ -51,6 +51,20 @@ TEST_F(ProgramsOfANode, WhatAProgramHoldsIsLeased) {
   EXPECT_TRUE(comes_true([&] { return look_at_device(socket()).leased == 0; }));
 }
 
+TEST_F(ProgramsOfANode, OthersMayUseWhatTheCapacityLeaves) {
+  start({"--capacity", "0=64M"});
+  const std::vector<std::string> alone{"VMM_NODE=off"};
+  RunningProgram other{program("other", 192, 30'000), alone, file("other")};
+  ASSERT_TRUE(comes_true([&] { return !read_file("other").empty(); }));
+  ::usleep(600'000);  // until the service has looked at the device
+  EXPECT_EQ(look_at_device(socket()).foreign, 0u);
+  RunningProgram greedy{program("greedy", 32, 30'000), alone, file("greedy")};
+  EXPECT_TRUE(comes_true([&] { return look_at_device(socket()).foreign == 32 * MiB; }));
+  RawClient client = RawClient::at(*this, "client");
+  EXPECT_FALSE(client.lease(33 * MiB));
+  EXPECT_TRUE(client.lease(32 * MiB));
+}
+
 TEST_F(ProgramsOfANode, ProgramsRunOnWhenTheServiceIsKilledAndReportWhenItIsBack) {
   start();
   std::vector<std::string> command = program("one", 128, 250);  // long enough

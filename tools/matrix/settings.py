@@ -13,9 +13,8 @@ ALONE = ("schedule", "node")
 # Settings that need the peak of a run without a limit.
 MEASURED = ("limit", "spill")
 POOL_OF_A_LIMIT = 0.75  # share of its limit that XLA preallocates
-# Beside another program, ours holds this many times as much as usual (2 GiB and more). What the
-# service has then suffices for either program and two contexts (of up to 700 MiB each), and not for
-# both programs, however little the contexts need.
+# Beside another program, ours holds this many times as much as usual (2 GiB and more). The capacity
+# then suffices for either program, but not for both. Contexts do not count, as the card has more.
 NODE_SCALE = 5
 BESIDE_MIB = 3584  # of the program beside it
 CAPACITY = (BESIDE_MIB + 1600) * MIB
