@@ -85,6 +85,11 @@ void look_until_it_ends(pid_t process, const std::function<void(pid_t)>& look) {
 
 }  // namespace
 
+void end_with_parent(pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) raise(SIGKILL);  // it has ended already
+}
+
 int run_child(const std::vector<std::string>& command, const std::function<void(pid_t)>& look) {
   // Block signals until both processes know which one is the child.
   sigset_t all;
@@ -96,6 +101,7 @@ int run_child(const std::vector<std::string>& command, const std::function<void(
   struct sigaction inherited {};
   usual.sa_handler = SIG_DFL;
   sigaction(SIGCHLD, &usual, &inherited);
+  const pid_t here = getpid();
   const pid_t started = fork();
   if (started < 0) {
     const int why = errno;
@@ -104,7 +110,7 @@ int run_child(const std::vector<std::string>& command, const std::function<void(
     return exit_ours;
   }
   if (started == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);  // who kills us with that means the program
+    end_with_parent(here);  // who kills us means the program
     sigaction(SIGCHLD, &inherited, nullptr);
     sigprocmask(SIG_SETMASK, &before, nullptr);
     become(command);

@@ -19,4 +19,8 @@ inline constexpr int exit_not_found = 127;
 // runs.
 int run_child(const std::vector<std::string>& command, const std::function<void(pid_t)>& look = {});
 
+// In a process forked by `parent`: ends this process as soon as that one has ended, however it
+// ends.
+void end_with_parent(pid_t parent);
+
 }  // namespace cuvmm::cli

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +18,7 @@
 #include "base/option_types.hpp"
 #include "base/size.hpp"
 #include "checkpoint/deep_pause.hpp"
+#include "cli/child.hpp"
 #include "cli/commands.hpp"
 #include "cli/json_text.hpp"
 #include "cli/launched.hpp"
@@ -244,10 +244,11 @@ int tell_one_apart(const PauseRequest& request, int process, Duration timeout,
   const Fd reads{ends[0]};
   Fd writes{ends[1]};
   std::fflush(nullptr);
+  const pid_t here = ::getpid();
   const pid_t child = ::fork();
   if (child < 0) return tell_one(request, process, timeout, all);
   if (child == 0) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // end with this command, however it ends
+    end_with_parent(here);
     auto told = nlohmann::json::array();
     const int status = tell_one(request, process, timeout, told);
     std::fflush(nullptr);

@@ -246,8 +246,15 @@ class Running(CliTest):
         self.assertEqual(ended_program.wait(timeout=60), -signal.SIGTERM)
 
     def test_a_program_ends_with_a_command_that_is_killed(self):
-        killed = subprocess.Popen(
-            [CUVMM, "run", "--sim", "--trace", self.path("t"), "--", "sleep", "600"])
+        self.assert_ends_with_its_command()
+
+    def test_it_does_so_even_if_its_command_is_killed_before_it_begins(self):
+        slow = os.path.join(os.path.dirname(CUVMM), "../tests/programs/libcuvmm_slow_prctl.so")
+        self.assert_ends_with_its_command(LD_PRELOAD=os.path.abspath(slow))
+
+    def assert_ends_with_its_command(self, **environment):
+        killed = subprocess.Popen([CUVMM, "run", "--sim", "--trace", self.path("t"), "--", "sleep", "600"],
+                                  env={**os.environ, **environment})
         self.addCleanup(killed.wait)
         self.addCleanup(killed.kill)
         self.assertTrue(wait_until(lambda: children_of(killed.pid)))
