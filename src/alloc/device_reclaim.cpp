@@ -28,17 +28,12 @@ void DeviceReclaim::retry(DeviceMemory& device, Size size, MemoryPressure& press
     }
     const MemoryInHand::Watch watch{device.store().in_hand()};
     pressure.tried.add(ReclaimSteps::OtherOwners);
-    parts_.lending.catch_up();
-    const bool some_work_ended = clock_.wait_for_frees(device.ordinal(), until);
-    const Size excess = device.budget().excess();
-    Size released = parts_.holdings.release(device.ordinal(), saturating_sum(wanted, excess));
-    if (released < wanted) released += reclaim_from_others(device, wanted - released);
-    if (released < wanted) released += reclaim_where_it_spills(device, wanted - released);
+    const bool gained = reclaim_everywhere(device, wanted, until);
     if (!still_lacks()) return;
     if (attempts == 1 && compacts == Compacts::Here && compact(device, wanted, until)) continue;
-    if (attempts == most_attempts || now_ns() >= longest) return;
-    if (some_work_ended || released != 0) continue;
-    if (watch.others_held_any() && now_ns() < until) {
+    if (now_ns() >= longest) return;
+    if (gained && attempts < most_attempts) continue;
+    if (!gained && watch.others_held_any() && now_ns() < until) {
       --attempts;
       rest_us(100);
       continue;
@@ -55,6 +50,18 @@ void DeviceReclaim::retry(DeviceMemory& device, Size size, MemoryPressure& press
     static_cast<void>(still_lacks());
     return;
   }
+}
+
+// Returns whether work ended or memory was released, so that another attempt may succeed.
+bool DeviceReclaim::reclaim_everywhere(const DeviceMemory& device, Size wanted,
+                                       std::uint64_t until) {
+  parts_.lending.catch_up();
+  const bool some_work_ended = clock_.wait_for_frees(device.ordinal(), until);
+  const Size excess = device.budget().excess();
+  Size released = parts_.holdings.release(device.ordinal(), saturating_sum(wanted, excess));
+  if (released < wanted) released += reclaim_from_others(device, wanted - released);
+  if (released < wanted) released += reclaim_where_it_spills(device, wanted - released);
+  return some_work_ended || released != 0;
 }
 
 // Moves live stream-ordered memory for a request of another kind.
@@ -103,13 +110,21 @@ Size DeviceReclaim::reclaim_where_it_spills(const DeviceMemory& device, Size wan
 
 bool DeviceReclaim::make_room() {
   parts_.lending.catch_up();
-  Size released = 0;
-  for (DeviceMemory* const device : parts_.devices.all()) {
-    clock_.ask_about_frees(device->ordinal());
-    released += device->give_back_cached();
-    released += reclaim_from_others(*device, unlimited);
-  }
-  return released > 0;
+  bool has_room = false;
+  for (DeviceMemory* const device : parts_.devices.all()) has_room |= make_room_on(*device);
+  return has_room;
+}
+
+// Room that another thread makes is room for this one, too.
+bool DeviceReclaim::make_room_on(DeviceMemory& device) {
+  const MemoryInHand::Watch watch{device.store().in_hand()};
+  PressureTurns::Turn turn{device.turns()};
+  const bool waits_for_another = !turn.take(0);
+  if (waits_for_another) static_cast<void>(turn.take(now_ns() + in_ns(settings_.wait)));
+  clock_.ask_about_frees(device.ordinal());
+  parts_.holdings.release(device.ordinal(), unlimited);
+  const Size released = device.give_back_cached() + reclaim_from_others(device, unlimited);
+  return released != 0 || waits_for_another || watch.others_held_any();
 }
 
 // Mapped memory is cheaper to reuse than the store's free chunks, so those go first. Mapped memory

@@ -40,7 +40,7 @@ class DeviceReclaim {
              Lease lease, const std::function<bool()>& still_lacks);
 
   // Returns spare memory of all devices to the driver, since a call may need memory of another
-  // device than the current one. Returns whether there was any.
+  // device than the current one. Returns whether there is more room now, whoever made it.
   bool make_room();
   // Releases memory that the device caches beyond VMM_CACHE and that no work uses any longer.
   void bound_cache(DeviceMemory& device);
@@ -50,6 +50,8 @@ class DeviceReclaim {
   void bound_growth(DeviceMemory& device);
 
  private:
+  bool reclaim_everywhere(const DeviceMemory& device, Size wanted, std::uint64_t until);
+  bool make_room_on(DeviceMemory& device);
   bool compact(const DeviceMemory& device, Size wanted, std::uint64_t until);
   Size room_on(const DeviceMemory& device) const;
   Size reclaim_from_others(const DeviceMemory& device, Size wanted);

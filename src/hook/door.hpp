@@ -84,6 +84,15 @@ constexpr bool copies_or_sets(std::string_view name) {
   return name.starts_with("cuMemcpy") || name.starts_with("cuMemset");
 }
 
+// Whether the driver takes device memory in this call while other threads may be doing the same.
+constexpr bool takes_memory(std::string_view name) {
+  for (const char* const prefix :
+       {"cuArrayCreate", "cuArray3DCreate", "cuMipmappedArrayCreate", "cuMemAlloc"}) {
+    if (name.starts_with(prefix)) return true;
+  }
+  return false;
+}
+
 // Whether a call's work goes to one stream: without a stream argument, a copy or set is work of the
 // default stream; any other call may be work of several.
 constexpr bool uses_one_stream(Call call, bool names_stream) {
@@ -174,6 +183,15 @@ class Forward {
 
   template <class... Arguments>
   [[gnu::always_inline]] CUresult with_retry(Arguments... arguments) const {
+    if constexpr (takes_memory(info(call).name)) {
+      // Other threads may be faster each time.
+      for (int attempts_left = 15;; --attempts_left) {
+        const CUresult answer = through_the_gate(arguments...);
+        const bool is_last = answer == CUDA_SUCCESS || attempts_left == 0;
+        if (is_last || !recovers_from(answer, arguments...)) [[likely]]
+          return answer;
+      }
+    }
     for (bool again = false;; again = true) {
       const CUresult answer = through_the_gate(arguments...);
       if (answer == CUDA_SUCCESS || again || !recovers_from(answer, arguments...)) [[likely]]

@@ -13,11 +13,7 @@ class MemoryInHand {
  public:
   class Holder {
    public:
-    explicit Holder(MemoryInHand& all) : all_(all) {
-      all_.holders_.fetch_add(1);
-      all_.begun_.fetch_add(1);
-      ++begun_by_this_thread();
-    }
+    explicit Holder(MemoryInHand& all);
     ~Holder() { all_.holders_.fetch_sub(1); }
     Holder(const Holder&) = delete;
     Holder& operator=(const Holder&) = delete;
@@ -29,16 +25,9 @@ class MemoryInHand {
   // Begin to watch while this thread holds nothing.
   class Watch {
    public:
-    explicit Watch(const MemoryInHand& all)
-        : all_(all),
-          held_(all.holders_.load() != 0),
-          begun_(all.begun_.load()),
-          begun_here_(begun_by_this_thread()) {}
+    explicit Watch(const MemoryInHand& all);
     // Whether other threads have held any since the watch began.
-    bool others_held_any() const {
-      const std::uint64_t begun = all_.begun_.load() - begun_;
-      return held_ || all_.holders_.load() != 0 || begun > begun_by_this_thread() - begun_here_;
-    }
+    bool others_held_any() const;
 
    private:
     const MemoryInHand& all_;
@@ -48,11 +37,6 @@ class MemoryInHand {
   };
 
  private:
-  static std::uint64_t& begun_by_this_thread() {
-    thread_local std::uint64_t count = 0;
-    return count;
-  }
-
   std::atomic<std::uint64_t> holders_{0};
   std::atomic<std::uint64_t> begun_{0};
 };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of contexts and pools: how it ends with them, what a pool keeps, and which orders it
 // follows.
+#include <unistd.h>
+
 #include <functional>
 #include <semaphore>
 #include <thread>
@@ -226,6 +228,7 @@ TEST_F(MemoryTest, ANewPoolWithTheHandleOfOneThatEndsIsServedByItself) {
 class LessorThatWaits final : public Lessor {
  public:
   std::function<void()> meanwhile = [] {};
+  std::function<void()> at_a_refusal = [] {};
   bool is_late = false;  // memory comes only once the wait is over
 
   void begin(LeasedBudget& budget, const Uuid& /*device*/, Size /*memory*/) override {
@@ -233,6 +236,7 @@ class LessorThatWaits final : public Lessor {
     budget.add_lease(2 * large);
   }
   Extended extend(LeasedBudget& budget, Size size) override {
+    if (!has_come_) at_a_refusal();
     if (!has_come_) return Extended::No;
     budget.add_lease(size);
     return Extended::Yes;
@@ -273,6 +277,29 @@ TEST_F(MemoryTest, MemoryThatComesAsAWaitForItEndsIsTaken) {
   lessor.is_late = true;
   begin({.lessor = &lessor});
   given(8 * large);
+  end();
+}
+
+// Each attempt finds that some memory has become free, but never enough.
+TEST_F(MemoryTest, AWaitForALeaseFollowsEvenIfMemoryIsFreedAllTheTime) {
+  LessorThatWaits lessor;
+  begin({.lessor = &lessor});
+  std::vector<CUdeviceptr> held;
+  for (int i = 0; i < 512; ++i) held.push_back(given_ordered(4 * KiB));
+  const GivenStream stream;
+  lessor.at_a_refusal = [&] {
+    if (held.empty()) return;
+    EXPECT_CUDA(driver().cuLaunchHostFunc(
+        stream, [](void*) { ::usleep(1000); }, nullptr));
+    EXPECT_EQ(memory().free_ordered(held.back(), StreamName{.handle = stream}),
+              Answer{CUDA_SUCCESS});
+    held.pop_back();
+  };
+  bool has_waited = false;
+  lessor.meanwhile = [&] { has_waited = true; };
+  given(16 * large);
+  EXPECT_TRUE(has_waited);
+  EXPECT_FALSE(held.empty()) << "too few for this test";
   end();
 }
 

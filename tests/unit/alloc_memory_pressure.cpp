@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A thread that needs memory which other threads are about to release.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -75,6 +76,18 @@ TEST_F(MemoryUnderPressure, WaitsForAThreadThatIsReleasing) {
       << "the pool has 16 MiB that nobody uses, and another thread is at it";
   lets_go.join();
   EXPECT_EQ(memory().violation(), std::nullopt);
+}
+
+TEST_F(MemoryUnderPressure, RoomThatAnotherThreadMakesIsRoom) {
+  EXPECT_FALSE(memory().make_room()) << "there is nothing to release";
+  PressureTurns::Turn of_another_thread{memory().devices().serve(0)->turns()};
+  ASSERT_TRUE(of_another_thread.take(0));
+  std::thread ends_its_turn{[&] {
+    ::usleep(50'000);
+    of_another_thread.give_back();
+  }};
+  EXPECT_TRUE(memory().make_room());
+  ends_its_turn.join();
 }
 
 // A request that lacks one more chunk puts back the others.

@@ -121,7 +121,8 @@ CUresult copy_by_detour(Engine& engine, const PlainCopy& copy, CUcontext owner) 
   return copy.is_asynchronous ? CUDA_SUCCESS : detour.wait();
 }
 
-CUresult copy_by_contexts(Engine& engine, const PlainCopy& copy) {
+// Only for copies that the driver refuses in the current context.
+[[gnu::cold, gnu::noinline]] CUresult copy_by_contexts(Engine& engine, const PlainCopy& copy) {
   constexpr CUresult refused = CUDA_ERROR_INVALID_VALUE;
   Serving* serving = engine.serving();
   if (serving == nullptr || serving->memory.work().is_capturing(copy.stream)) return refused;
