@@ -36,7 +36,10 @@ class WillingTenant final : public lease::Tenant {
     ++frees;
     const Size gone = std::min(wanted, cache.load());
     cache -= gone;
-    const Commitment freed{budget, gone};
+    { const Commitment freed{budget, gone}; }
+    Result<Commitment> taken = budget.commit(takes_meanwhile.exchange(0));
+    ASSERT_TRUE(taken.ok());
+    taken.value().keep();
   }
   Size cold(const LeasedBudget&) override { return cold_memory.load(); }
   void move_out_cold(LeasedBudget& budget, Size wanted, Duration) override {
@@ -110,6 +113,7 @@ class WillingTenant final : public lease::Tenant {
   }
 
   std::atomic<Size> cache{0};
+  std::atomic<Size> takes_meanwhile{0};  // of what it frees next
   std::atomic<Size> held{0};
   std::atomic<Size> comes_back{0};
   std::atomic<Size> cold_memory{0};

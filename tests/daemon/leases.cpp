@@ -373,6 +373,19 @@ TEST(LeasedBudgets, ReleaseTheirCacheWhenAsked) {
   EXPECT_EQ(world.service.hear<node::ReclaimAnswer>().returned, 16 * MiB) << "all it had";
 }
 
+// Otherwise the service would pause a program that has plenty of free memory.
+TEST(LeasedBudgets, ReleaseMoreOfTheirCacheForWhatTheProgramTakesMeanwhile) {
+  LeasedWorld world;
+  world.begin();
+  ASSERT_TRUE(world.commit(64 * MiB, [&] { world.service.grant_next(); }));
+  world.tenant.cache = 32 * MiB;
+  world.tenant.takes_meanwhile = 2 * MiB;
+  world.service.say(
+      node::ReclaimDemand{9, a_device, node::ReclaimStep::Cache, 16 * MiB, 20'000'000});
+  EXPECT_EQ(world.service.hear<node::ReclaimAnswer>().returned, 16 * MiB);
+  EXPECT_EQ(world.tenant.frees, 2);
+}
+
 TEST(LeasedBudgets, MoveColdMemoryOnlyBeyondTheirCacheAndWhenAskedForIt) {
   LeasedWorld world;
   world.begin();
