@@ -65,15 +65,27 @@ bool StreamClock::is_across_barrier(const FreeTicket& freed, StreamId asker) con
 
 void StreamClock::learn(StreamState& later, const Place& earlier) {
   constexpr std::size_t many = 64;
-  std::size_t known = 0;
+  bool has_many = false;
   {
     const Holding holding{later.lock};
     for (const FreeTicket& ticket : earlier) {
       if (ticket.stream != later.id) learn_one(later, ticket);
     }
-    known = later.known.size();
+    has_many = later.known.size() > std::max(many, 2 * later.known_when_pruned);
   }
-  if (known > many) known_of(later);  // drops finished frees
+  if (has_many) prune_known(later);
+}
+
+// Nobody else may ask about the streams of these frees, and many of them may have ended.
+void StreamClock::prune_known(StreamState& state) {
+  for (const FreeTicket& ticket : known_of(state)) {
+    if (StreamState* const freeing = table_.by_id(ticket.stream)) {
+      poll(*freeing, PollEffort::Full);
+    }
+  }
+  const std::size_t remaining = known_of(state).size();
+  const Holding holding{state.lock};
+  state.known_when_pruned = remaining;
 }
 
 void StreamClock::look(StreamId stream) {

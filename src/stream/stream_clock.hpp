@@ -173,6 +173,7 @@ class StreamClock final : public StreamOrder {
   // Whether an event of the program's may stand for a record that no hook reported.
   bool may_be_recorded_unseen() const { return !program_.sees_everything(); }
   Place known_of(StreamState& state);
+  void prune_known(StreamState& state);
   Place place_of(StreamState& state);
 
   const Driver& driver_;

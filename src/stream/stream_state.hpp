@@ -76,6 +76,7 @@ struct StreamState {
   std::vector<CUevent> left_behind;     // of Everything: ended streams' events, for the next mark
   // The last free of each other stream that is ordered before this stream's future work.
   std::vector<FreeTicket> known;
+  std::size_t known_when_pruned = 0;  // how many remained
 
   bool is_blocking() const { return kind == StreamKind::Blocking || kind == StreamKind::PerThread; }
   bool has_unfinished() const { return done.load() < tick.load(); }

@@ -229,13 +229,17 @@ bool StreamTable::transfer_events_to_context(StreamState& state) {
 }
 
 // Reuses the record of a stream that ended long ago, so that no thread still works on it; otherwise
-// adds one.
+// adds one. Frees of a stream that ended may count as unfinished for as long as the program runs.
 StreamState& StreamTable::unused_record() {
   constexpr std::size_t left_alone = 256;
-  if (ended_.size() > left_alone && !ended_.front()->has_unfinished() &&
-      transfer_events_to_context(*ended_.front())) {
+  constexpr int most_looks = 8;
+  for (int looks = 0; looks < most_looks && ended_.size() > left_alone; ++looks) {
     StreamState& state = *ended_.front();
     ended_.pop_front();
+    if (state.has_unfinished() || !transfer_events_to_context(state)) {
+      ended_.push_back(&state);
+      continue;
+    }
     by_id_.erase(state.id);
     state.tick.store(0);
     state.done.store(0);
@@ -251,6 +255,7 @@ StreamState& StreamTable::unused_record() {
     state.other_devices.store(0);
     const Holding holding{state.lock};
     state.known.clear();
+    state.known_when_pruned = 0;
     state.fruitless_polls = 0;
     state.knows_others.store(false, std::memory_order_release);
     return state;

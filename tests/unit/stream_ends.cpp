@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "unit/stream_clock_support.hpp"
@@ -127,6 +128,39 @@ TEST_F(StreamEnds, AnOldWaitDoesNotCoverALaterStream) {
   horizon->waited_for();
 
   EXPECT_FALSE(clock->is_done(freed));
+}
+
+TEST_F(StreamEnds, AFreeThatStaysUnfinishedKeepsNoOtherRecords) {
+  HeldStream first = held();
+  first.hold();
+  free_on(first.name());
+  clock->stream_ends(first);
+  std::set<const StreamState*> records;
+  for (int i = 0; i < 1000; ++i) {
+    const GivenStream other;
+    records.insert(&state({.handle = other}));
+    clock->stream_ends(other);
+  }
+  EXPECT_LT(records.size(), 300u);
+}
+
+// Nobody but the waiting stream asks about the streams that it follows.
+TEST_F(StreamEnds, WhatAStreamHasLearntFromEndedOnesIsForgotten) {
+  const GivenStream waiting;
+  const StreamState& later = state({.handle = waiting});
+  const GivenEvent event;
+  std::set<const StreamState*> records;
+  for (int i = 0; i < 2000; ++i) {
+    const GivenStream stream;
+    records.insert(&state({.handle = stream}));
+    free_on({.handle = stream});
+    record(event, {.handle = stream});
+    wait({.handle = waiting}, event);
+    clock->stream_ends(stream);
+    GIVEN(driver().cuStreamSynchronize(waiting));
+    ASSERT_LT(later.known.size(), 200u) << i;
+  }
+  EXPECT_LT(records.size(), 500u);
 }
 
 // Destroying an event waits while a cuMemFree waits in another thread (measured), and registering a
