@@ -39,8 +39,12 @@ void DeviceReclaim::retry(DeviceMemory& device, Size size, MemoryPressure& press
       continue;
     }
     if (lease == Lease::NotAwaited) return;
+    if (is_leased) {
+      // So that the lease need only grow by what this process lacks.
+      device.give_back_cached();
+      pressure.tried.add(ReclaimSteps::Lease);
+    }
     turn.give_back();
-    if (is_leased) pressure.tried.add(ReclaimSteps::Lease);
     // An extra granule, for a block that does not end at a chunk boundary.
     const bool has_more =
         device.budget().wait_for_more(wanted + device.granule(), until, longest) ||

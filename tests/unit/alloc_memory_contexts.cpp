@@ -229,6 +229,7 @@ class LessorThatWaits final : public Lessor {
  public:
   std::function<void()> meanwhile = [] {};
   std::function<void()> at_a_refusal = [] {};
+  Size surplus_at_a_wait = 0;
   bool is_late = false;  // memory comes only once the wait is over
 
   void begin(LeasedBudget& budget, const Uuid& /*device*/, Size /*memory*/) override {
@@ -243,6 +244,7 @@ class LessorThatWaits final : public Lessor {
   }
   bool wait_for(LeasedBudget& budget, Size size, std::uint64_t /*until*/,
                 std::uint64_t /*longest*/) override {
+    surplus_at_a_wait = budget.surplus();
     std::exchange(meanwhile, [] {})();
     has_come_ = is_late;
     if (is_late) return false;
@@ -277,6 +279,19 @@ TEST_F(MemoryTest, MemoryThatComesAsAWaitForItEndsIsTaken) {
   lessor.is_late = true;
   begin({.lessor = &lessor});
   given(8 * large);
+  end();
+}
+
+// The lessor may have no more than the difference.
+TEST_F(MemoryTest, WhatIsCachedCountsTowardsALargerLease) {
+  LessorThatWaits lessor;
+  begin({.lessor = &lessor});
+  const CUdeviceptr freed = given_ordered(large);
+  given_ordered(large);
+  EXPECT_EQ(memory().free_ordered(freed, StreamName{}), Answer{CUDA_SUCCESS});
+  EXPECT_CUDA(synchronize());
+  given_ordered(2 * large);
+  EXPECT_EQ(lessor.surplus_at_a_wait, large);
   end();
 }
 
