@@ -222,11 +222,11 @@ std::vector<std::string> lines_of(const NodeView& view) {
     const std::string outcome =
         is_open ? "in progress"
                 : fmt::format("{} in {:.0f} ms", name_of(move.how), milliseconds(move.took));
-    lines.push_back(
-        fmt::format("{:.1f} s ago: {} {} {} of {} on {} ({}, {}) for {}", seconds(move.ago),
-                    printable(move.from), is_open ? "has given" : "gave", print_size(move.returned),
-                    print_size(move.asked), print_place(view, move.place), name_of(move.step),
-                    outcome, move.for_whom.empty() ? "a limit" : printable(move.for_whom)));
+    lines.push_back(fmt::format(
+        "{:.1f} s ago: {} {} {} of {} on {} ({}, {}) for {}", seconds(move.ago),
+        printable(move.from), is_open ? "has given" : "gave", print_size(move.returned),
+        print_size(move.asked), print_place(view, move.place), name_of(move.step), outcome,
+        move.for_whom.empty() ? "a lowered limit or capacity" : printable(move.for_whom)));
   }
   return lines;
 }

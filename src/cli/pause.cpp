@@ -393,7 +393,9 @@ void add_pause(CLI::App& app, int& exit_status) {
   auto resume = std::make_shared<PauseRequest>();
   resume->what = ControlWhat::Resume;
   add(app, "resume", "move a paused process's memory back and let it continue",
-      "how long to wait for the answer, besides 10m for copies", resume, exit_status)
+      "how long to wait for the answer, or for a client of cuvmmd until others make room, besides "
+      "10m for copies",
+      resume, exit_status)
       ->footer(
           "Examples:\n"
           "  cuvmm resume 4711             all of its memory returns to the device\n"

@@ -67,6 +67,10 @@ bool start_detached(void* (*run)(void*), void* with) {
   return true;
 }
 
+bool lacks_memory(const Result<PauseReport>& resumed) {
+  return !resumed.ok() && resumed.error().kind == ErrorKind::OutOfMemory;
+}
+
 template <class Report>
 share::ControlAnswer as_answer(const Report& report) {
   share::ControlAnswer said;
@@ -131,7 +135,7 @@ Result<PauseReport> Control::pause(Duration timeout, Strict strict, const PauseW
   return paused;
 }
 
-Result<PauseReport> Control::resume(Partly partly, Asker asker) {
+Result<PauseReport> Control::resume(Partly partly, Asker asker, Duration within) {
   if (HookBypass::is_active()) return Error::invalid("resume", "from within a call");
   const ClosesSocketOfEndingProcess closes_socket;
   const Alone alone{busy_, Busy::Request, a_moment, upkeep_at_most};
@@ -144,7 +148,11 @@ Result<PauseReport> Control::resume(Partly partly, Asker asker) {
     return Error::invalid("resume", "a command has paused it");
   }
   const HookBypass bypass;
-  const auto resumed = pauser_.resume(partly);
+  const std::uint64_t until = now_ns() + in_ns(within);
+  auto resumed = pauser_.resume(partly);
+  while (lacks_memory(resumed) && now_ns() < until && pauser_.wait_for_room(until)) {
+    resumed = pauser_.resume(partly);
+  }
   if (resumed.ok()) {
     resumes_.note(*resumed);
     is_paused_by_command_.store(false);
@@ -472,7 +480,7 @@ share::ControlAnswer Control::answer(const share::ControlRequest& request,
       said = as_answer(pause(timeout, strict ? Strict::Yes : Strict::No, {.is_wanted = is_wanted}));
       break;
     case share::ControlWhat::Resume:
-      said = as_answer(resume(partly ? Partly::Yes : Partly::No));
+      said = as_answer(resume(partly ? Partly::Yes : Partly::No, Asker::Command, timeout));
       break;
     default:
       said = agree(request);

@@ -60,8 +60,9 @@ class Control {
   enum class Asker : std::uint8_t { Command, Service };
   Result<PauseReport> pause(Duration timeout, Strict strict, const PauseWatch& watch = {},
                             Asker asker = Asker::Command);
-  // Refused while the process is off its devices, where a driver call would block.
-  Result<PauseReport> resume(Partly partly, Asker asker = Asker::Command);
+  // Refused while the process is off its devices, where a driver call would block. If a device
+  // lacks memory, waits up to `within` for other programs of the node service to make room.
+  Result<PauseReport> resume(Partly partly, Asker asker = Asker::Command, Duration within = {});
   // For a process that the service has paused: return_ahead() brings back as much memory as the
   // devices' leases have room for, ahead of the resume; leave_again() takes it off the devices
   // again. Both do nothing if another operation is in progress, or while the process is off its

@@ -84,7 +84,7 @@ Result<std::string> first_usable(const std::vector<std::string>& folders) {
 Error nobody_listens(int code) {
   return {.kind = ErrorKind::NotFound,
           .system_code = code,
-          .doing = "connect to the exporter",
+          .doing = "connect to the socket",
           .subject = "no process listens there"};
 }
 
@@ -265,7 +265,7 @@ void ListeningSocket::close() {
 }
 
 Result<Fd> connect_to(const std::string& path, Deadline until, SocketType type) {
-  constexpr const char* doing = "connect to the exporter";
+  constexpr const char* doing = "connect to the socket";
   const auto address = Address::of(path);
   if (!address.ok()) {
     if (address.error().system_code != ENOENT && address.error().system_code != ENOTDIR) {

@@ -332,6 +332,12 @@ Result<PauseReport> Pauser::resume(Partly partly) {
   return report;
 }
 
+bool Pauser::wait_for_room(std::uint64_t until) {
+  bool has_come = false;
+  for (const auto& removal : removals_) has_come |= removal->wait_for_room(until);
+  return has_come;
+}
+
 void Pauser::return_ahead() {
   if (!is_paused_) return;
   const RelaxedCapture relaxed{program_.driver};

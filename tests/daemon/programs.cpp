@@ -79,6 +79,27 @@ TEST_F(ProgramsOfANode, ProgramsRunOnWhenTheServiceIsKilledAndReportWhenItIsBack
   EXPECT_EQ(one.wait(), 0) << read_file("one");
 }
 
+TEST_F(ProgramsOfANode, AResumeByCommandWaitsForOthersToMakeRoom) {
+  start();
+  std::vector<std::string> environment = required();
+  environment.emplace_back("VMM_CONTROL=on");
+  RunningProgram paused{program("paused", 96, 30'000), environment, file("paused")};
+  ASSERT_TRUE(comes_true([&] { return look_at_device(socket()).leased >= 96 * MiB; }));
+  const std::string number = std::to_string(paused.pid());
+  RunningProgram pause{{CUVMM_BIN "/cuvmm", "pause", number}, {}, file("pause")};
+  ASSERT_EQ(pause.wait(), 0) << read_file("pause");
+  ASSERT_TRUE(comes_true([&] { return look_at_device(socket()).leased <= 16 * MiB; }));
+  RawClient other = RawClient::at(*this, "other");
+  ASSERT_TRUE(other.lease(memory - 16 * MiB));
+  other.say(node::UseReport{.place = other.device(), .cache = memory - 16 * MiB});
+  RunningProgram resume{{CUVMM_BIN "/cuvmm", "resume", number}, {}, file("resume")};
+  const auto demand = other.hear<node::ReclaimDemand>();
+  ASSERT_TRUE(demand) << read_file("resume");
+  other.say(node::ReclaimAnswer{demand->revision, other.device(), node::ReclaimOutcome::Applied,
+                                demand->bytes});
+  EXPECT_EQ(resume.wait(), 0) << read_file("resume");
+}
+
 TEST_F(ProgramsOfANode, WithoutTheServiceOnlyProgramsThatDoNotRequireItRun) {
   RunningProgram any{program("any", 64, 3), automatic(), file("any")};
   EXPECT_EQ(any.wait(), 0) << read_file("any");
