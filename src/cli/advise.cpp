@@ -140,8 +140,8 @@ Result<std::vector<PolicyNeed>> needs_of(const AdviceFacts& facts, const Player&
 
 void print_advice(const AdviceFacts& facts, const ReplayTrace& trace,
                   const replay::Advice& advice) {
-  fmt::print("{}: {} allocations, {} held at most{}\n", name_of(trace.source), trace.allocations,
-             print_size(facts.live_peak),
+  fmt::print("{}: {} allocation{}, {} held at most{}\n", name_of(trace.source), trace.allocations,
+             trace.allocations == 1 ? "" : "s", print_size(facts.live_peak),
              facts.was_refused ? ", with the requests that were refused" : "");
   if (trace.reserved_peak_bytes > 0) {
     fmt::print("PyTorch reserved {}\n", print_size(trace.reserved_peak_bytes));
@@ -226,6 +226,7 @@ int give_advice(const AdviseRequest& request) {
       .largest_request = served.largest_bytes,
       .limit = limit ? limit->of(served.live_peak_bytes) : replay::memory_when_refused(*trace),
       .own_chunks = limit ? 0 : replay::own_chunks_when_refused(*trace),
+      .device_memory = limit ? 0 : trace->memory.value_or(0),
       .needs = {},
       .limit_origin = limit ? replay::LimitOrigin::User : replay::LimitOrigin::Trace,
       .memory_when_refused = replay::memory_when_refused(*trace)};

@@ -123,7 +123,7 @@ Outcome print_one(const std::string& path) {
     line("copies avoided", fmt::format("{}, {}", elided.count, print_size(elided.bytes)));
   }
   if (const auto refused = counted(TraceEvent::OutOfMemory); refused > 0) {
-    line("out of memory", fmt::format("{} times", refused));
+    line("out of memory", fmt::format("{} time{}", refused, refused == 1 ? "" : "s"));
   }
   if (const auto& own = work.own_time(); own.count > 0) {
     line("time in cuvmm",

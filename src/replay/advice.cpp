@@ -84,8 +84,13 @@ Advice spill(const AdviceFacts& facts) {
           .setting = command_line(facts, " --spill host")};
 }
 
+// A request beyond the program's own limit can be served from elsewhere.
+Size largest_that_can_be_served(const AdviceFacts& facts) {
+  return std::max(saturating_sum(facts.limit, facts.own_chunks), facts.device_memory);
+}
+
 Advice too_large(const AdviceFacts& facts) {
-  const Size there_is = saturating_sum(facts.limit, facts.own_chunks);
+  const Size there_is = largest_that_can_be_served(facts);
   return {.verdict = AdviceVerdict::TooLarge,
           .text = "No setting serves a single request of " +
                   size_beyond(facts.largest_request, there_is) + ": there are " +
@@ -163,9 +168,7 @@ Advice nothing_to_gain(const AdviceFacts& facts, const PolicyNeed& now) {
 
 Advice within_limit(const AdviceFacts& facts, const PolicyNeed& now, const PolicyNeed& arena,
                     const PolicyNeed* other) {
-  if (facts.largest_request > saturating_sum(facts.limit, facts.own_chunks)) {
-    return too_large(facts);
-  }
+  if (facts.largest_request > largest_that_can_be_served(facts)) return too_large(facts);
   if (facts.live_peak > facts.limit) return spill(facts);
   if (now.fits) return fits(facts, now);
   if (other != nullptr && other->fits) return expandable(now, *other, arena);

@@ -28,6 +28,7 @@ struct AdviceFacts {
   Size largest_request = 0;       // served or refused
   Size limit = unlimited;         // without `own_chunks`
   Size own_chunks = 0;            // held by the program with cuMemCreate when it was refused memory
+  Size device_memory = 0;         // if known, and the limit is the program's own
   std::vector<PolicyNeed> needs;  // includes the policy in use
   LimitOrigin limit_origin = LimitOrigin::Trace;
   Size memory_when_refused = unlimited;  // see below

@@ -147,6 +147,18 @@ TEST(Advice, SuggestsNoSettingForARequestLargerThanTheCard) {
       << advice.text;
 }
 
+// The program ran with VMM_LIMIT.
+TEST(Advice, SuggestsSpillingForARequestLargerThanTheLimitButNotThanTheCard) {
+  AdviceFacts facts = of_program(17 * GiB, 17 * GiB, 12 * GiB);
+  facts.largest_request = 13 * GiB;
+  facts.device_memory = 16 * GiB;
+  EXPECT_STREQ(name_of(advise(facts).verdict), "spill");
+  facts.largest_request = 17 * GiB;
+  const Advice advice = advise(facts);
+  EXPECT_STREQ(name_of(advice.verdict), "too_large");
+  EXPECT_NE(advice.text.find("there are 16.0 GiB"), std::string::npos) << advice.text;
+}
+
 TEST(Advice, TheCardHasAtLeastTheLimit) {
   ReplayTrace trace;
   const Size card = memory_of_card(trace, unlimited);
