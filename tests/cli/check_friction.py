@@ -350,7 +350,7 @@ class Output(CliTest):
         trace = self.path("%p.trace")
         for shell in (full, closed):
             for words, status in ((("run", "--", "sh", "-c", "exit 42"), 42),
-                                  (("run", "--sim", "--trace", trace, "--", FRAG, "--block", "1M"), 0),
+                                  (("run", "--sim=memory=64M", "--trace", trace, "--", FRAG, "--block", "1M"), 0),
                                   (("run", "--sim", "--", "/nowhere/to/be/found"), 127),
                                   (("run", "--sim", "--", os.path.dirname(FRAG)), 126),
                                   (("run", "--no-such-flag"), 2)):
