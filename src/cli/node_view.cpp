@@ -13,6 +13,7 @@
 #include "base/printable.hpp"
 #include "base/size.hpp"
 #include "node/service_socket.hpp"
+#include "observe/snapshot.hpp"
 #include "share/packet.hpp"
 #include "share/runtime_socket.hpp"
 
@@ -20,6 +21,7 @@ namespace cuvmm::cli {
 namespace {
 
 using namespace node;  // NOLINT(google-build-using-namespace): its words are this file's subject
+using observe::name_of;
 
 constexpr const char* asking_node = "ask the node service";
 constexpr Duration node_patience{2'000'000};
@@ -62,15 +64,6 @@ Result<ObserverMessage> receive_words(const Fd& socket, share::Deadline until) {
     if (!said.ok() && said.error().kind == ErrorKind::NotAvailable) continue;
     return said;
   }
-}
-
-const char* name_of(ReclaimStep step) {
-  constexpr std::array names{"cache", "cold", "pause"};
-  return names[static_cast<std::size_t>(step)];
-}
-const char* name_of(ReclaimEnd how) {
-  constexpr std::array names{"applied", "refused", "expired", "gone"};
-  return names[static_cast<std::size_t>(how)];
 }
 
 std::string print_place(const NodeView& view, const PlaceUuid& uuid) {

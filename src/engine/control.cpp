@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "alloc/device_reclaim.hpp"
 #include "base/at_exit.hpp"
 #include "base/log.hpp"
 #include "base/not_cancelled.hpp"
@@ -65,10 +66,6 @@ bool start_detached(void* (*run)(void*), void* with) {
   if (start_thread(&thread, run, with) != 0) return false;
   ::pthread_detach(thread);
   return true;
-}
-
-bool lacks_memory(const Result<PauseReport>& resumed) {
-  return !resumed.ok() && resumed.error().kind == ErrorKind::OutOfMemory;
 }
 
 template <class Report>
@@ -150,7 +147,7 @@ Result<PauseReport> Control::resume(Partly partly, Asker asker, Duration within)
   const HookBypass bypass;
   const std::uint64_t until = now_ns() + in_ns(within);
   auto resumed = pauser_.resume(partly);
-  while (lacks_memory(resumed) && now_ns() < until && pauser_.wait_for_room(until)) {
+  while (DeviceReclaim::may_help(resumed) && now_ns() < until && pauser_.wait_for_room(until)) {
     resumed = pauser_.resume(partly);
   }
   if (resumed.ok()) {

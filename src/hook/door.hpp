@@ -184,7 +184,8 @@ class Forward {
   template <class... Arguments>
   [[gnu::always_inline]] CUresult with_retry(Arguments... arguments) const {
     if constexpr (takes_memory(info(call).name)) {
-      // Other threads may be faster each time.
+      // Other threads may be faster each time. A counter in the other hooks, too, would make the
+      // library larger by kilobytes.
       for (int attempts_left = 15;; --attempts_left) {
         const CUresult answer = through_the_gate(arguments...);
         const bool is_last = answer == CUDA_SUCCESS || attempts_left == 0;

@@ -32,7 +32,7 @@ const char* words_for(RefusalReason why) {
     case RefusalReason::TooMany:
       return "too many requests wait already";
     case RefusalReason::BeyondCapacity:
-      return "what it, its group, guarantees and others hold leaves less";
+      return "this program, its group, other programs and guarantees leave less";
     case RefusalReason::NotReturned:
       return "the programs that were asked did not release it";
     case RefusalReason::TurnsAreOff:
@@ -309,7 +309,7 @@ bool Leases::wait_until_leased(LeasedBudget& budget, Size size, std::uint64_t un
     const auto answered = answer_to(holding, request, longest);
     if (!answered) {
       send(LeaseCancel{request});
-      CUVMM_LOG_RARELY(Warning, "the node service had no %s within VMM_NODE_WAIT; see `cuvmm top`",
+      CUVMM_LOG_RARELY(Warning, "the node service had no %s in time; see `cuvmm top`",
                        print_size(size).c_str());
       return false;
     }

@@ -81,9 +81,9 @@ void Leases::reclaim(const ReclaimDemand& demand) {
   Size surplus = budget->surplus();
   constexpr int most_attempts = 3;  // the program may take what has just become free
   for (int i = 0; i < most_attempts && surplus < demand.bytes; ++i) {
+    if (i != 0 && tenant_.cached(*budget) == 0) break;
     tenant_.free_cache(*budget, demand.bytes - surplus);
     surplus = budget->surplus();
-    if (tenant_.cached(*budget) == 0) break;
   }
   if (demand.step == ReclaimStep::Cold && surplus < demand.bytes) {
     const Duration within{std::clamp<std::uint64_t>(demand.within / 2, 50'000, 10'000'000)};

@@ -76,7 +76,7 @@ void StreamClock::learn(StreamState& later, const Place& earlier) {
   if (has_many) prune_known(later);
 }
 
-// Nobody else may ask about the streams of these frees, and many of them may have ended.
+// Perhaps nobody else asks about the streams of these frees, many of which may have ended.
 void StreamClock::prune_known(StreamState& state) {
   for (const FreeTicket& ticket : known_of(state)) {
     if (StreamState* const freeing = table_.by_id(ticket.stream)) {

@@ -4,14 +4,11 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <cstdarg>
-
-extern "C" __attribute__((visibility("default"))) int prctl(int option, ...) {
-  va_list arguments;
-  va_start(arguments, option);
-  const unsigned long first = va_arg(arguments, unsigned long);
-  va_end(arguments);
+using Word = unsigned long;
+extern "C" __attribute__((visibility("default"))) int prctl(int option, Word a, Word b, Word c,
+                                                            Word d) {
   ::usleep(300'000);
-  const auto next = reinterpret_cast<int (*)(int, ...)>(::dlsym(RTLD_NEXT, "prctl"));
-  return next(option, first);
+  const auto next =
+      reinterpret_cast<int (*)(int, Word, Word, Word, Word)>(::dlsym(RTLD_NEXT, "prctl"));
+  return next(option, a, b, c, d);
 }

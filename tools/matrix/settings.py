@@ -14,7 +14,8 @@ ALONE = ("schedule", "node")
 MEASURED = ("limit", "spill")
 POOL_OF_A_LIMIT = 0.75  # share of its limit that XLA preallocates
 # Beside another program, ours holds this many times as much as usual (2 GiB and more). The capacity
-# then suffices for either program, but not for both. Contexts do not count, as the card has more.
+# then suffices for either program but not for both. Contexts do not count against it, since the card
+# has room for them beyond it.
 NODE_SCALE = 5
 BESIDE_MIB = 3584  # of the program beside it
 CAPACITY = (BESIDE_MIB + 1600) * MIB

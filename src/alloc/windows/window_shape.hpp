@@ -8,8 +8,8 @@
 
 namespace cuvmm {
 
-// Sizes of blocks below a granule are multiples of it. It is small so that, say, 20 blocks of 100
-// KiB fit into a granule.
+// Sizes of blocks below a granule are multiples of it. It is small, so that 20 blocks of 100 KiB,
+// say, fit into a granule.
 inline constexpr Size window_step = 512;
 
 // Sizes of other blocks are multiples of a host page, so that the blocks begin at one: natively
