@@ -221,7 +221,9 @@ class ProgramsThatShareTime : public NodeService {
     std::vector<std::string> command{
         std::string{CUVMM_BIN} + "/cuvmm", "run", "--quiet", sim(), "--name", name};
     command.insert(command.end(), terms.begin(), terms.end());
-    command.insert(command.end(), {"--", std::string{CUVMM_BIN} + "/busy", "--json"});
+    // Each launch costs the simulated driver processor time, whatever the length of its kernel.
+    command.insert(command.end(),
+                   {"--", std::string{CUVMM_BIN} + "/busy", "--json", "--kernel", "400us"});
     command.insert(command.end(), more.begin(), more.end());
     return command;
   }

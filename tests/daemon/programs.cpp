@@ -25,11 +25,11 @@ TEST_F(ProgramsOfANode, ThreeProgramsThatEachNeedMostOfACardAllFinish) {
   start();
   std::deque<RunningProgram> programs;
   for (const char* name : {"a", "b", "c"}) {
-    programs.emplace_back(program(name, 160, 15), required(), file(name));
+    programs.emplace_back(program(name, 160, 8), required(), file(name));
   }
   for (RunningProgram& one : programs) EXPECT_EQ(one.wait(), 0);
   for (const char* name : {"a", "b", "c"}) {
-    EXPECT_NE(read_file(name).find("all of 15 steps"), std::string::npos) << read_file(name);
+    EXPECT_NE(read_file(name).find("all of 8 steps"), std::string::npos) << read_file(name);
   }
   EXPECT_TRUE(comes_true([&] { return look_at_device(socket()).leased == 0; }));
 }
@@ -135,7 +135,7 @@ TEST_F(ProgramsOfANode, AnIdleProgramGivesWayAndComesBack) {
   RunningProgram sleeps{idle, required(), file("idle")};
   ASSERT_TRUE(comes_true([&] { return look_at_device(socket()).leased >= 160 * MiB; }));
   ::usleep(500'000);
-  RunningProgram busy{program("busy", 160, 20), required(), file("busy")};
+  RunningProgram busy{program("busy", 160, 10), required(), file("busy")};
   EXPECT_EQ(busy.wait(), 0) << read_file("busy");
   EXPECT_EQ(sleeps.wait(), 0) << read_file("idle");
 }

@@ -293,7 +293,7 @@ TEST_F(ControlTest, APauseThatTimesOutNamesTheCallAndItsThread) {
 TEST_F(ControlTest, APauseSucceedsAfterOneThatTimedOut) {
   auto& process = *new ControlledProcess{driver()};
   CUdeviceptr address = 0;
-  ASSERT_EQ(process.memory->allocate(&address, 256 * MiB), Answer{CUDA_SUCCESS});
+  ASSERT_EQ(process.memory->allocate(&address, 32 * MiB), Answer{CUDA_SUCCESS});
   fill_pattern(address, 4 * MiB, 5);
   process.submission_epoch.leave();
   for (int i = 0; i < 3; ++i) {
@@ -306,7 +306,7 @@ TEST_F(ControlTest, APauseSucceedsAfterOneThatTimedOut) {
   }
   const auto paused = process.control->pause(Duration{20'000'000}, Strict::No);
   ASSERT_TRUE(paused.ok()) << paused.error().text();
-  EXPECT_EQ(paused->moved, 256 * MiB);
+  EXPECT_EQ(paused->moved, 32 * MiB);
   ASSERT_TRUE(process.control->resume(Partly::No).ok());
   expect_pattern(address, 4 * MiB, 5);
   EXPECT_EQ(process.memory->free(address), Answer{CUDA_SUCCESS});
