@@ -157,6 +157,29 @@ TEST_F(ArenaTest, PendingNeighboursOfTwoStreamsMergeOnceTheyAreDone) {
 }
 
 // A program may make a stream for each request.
+TEST_F(ArenaTest, FreeMemoryDoesNotWaitForANeighbourThatAnotherStreamFreed) {
+  ArenaWorld& world = given();
+  world.free_for_anyone(world.given_block(64 * MiB, 1));
+  const Size mapped = world.arena().mapped_bytes();
+  world.free(world.given_block(3 * MiB, 1), 2);
+  world.given_block(48 * MiB, 1);
+  EXPECT_EQ(world.arena().mapped_bytes(), mapped);
+}
+
+// One stream allocates what another one frees, as a producer and a consumer do. The work of all
+// frees but the last is done.
+TEST_F(ArenaTest, MemoryHandedOverAgainAndAgainNeedsNoMore) {
+  ArenaWorld& world = given();
+  Size mapped = 0;
+  for (int i = 0; i < 100; ++i) {
+    Block& block = world.given_block(3 * MiB, 1);
+    world.order.finish(2);
+    world.free(block, 2);
+    if (i == 10) mapped = world.arena().mapped_bytes();
+  }
+  EXPECT_EQ(world.arena().mapped_bytes(), mapped);
+}
+
 TEST_F(ArenaTest, WhatManyStreamsHaveFreedIsJoined) {
   ArenaWorld& world = given({.grow = Grow::Tight});
   for (StreamId stream = 1; stream <= 5000; ++stream) {

@@ -324,7 +324,7 @@ TEST_F(ArenaRandom, SpillingALittle) {
   NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
   PRINT_SEED_ON_FAILURE();
   start(Grow::Loose, usual_granule, limit / 4);
-  run(scaled(3000));
+  run(scaled(6000));
   EXPECT_GT(spilled_, 0);
 }
 
@@ -332,7 +332,7 @@ TEST_F(ArenaRandom, SpillingALotOfManySizes) {
   NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
   PRINT_SEED_ON_FAILURE();
   start(Grow::Tight, 16 * MiB, limit * 2);
-  run(scaled(3000));
+  run(scaled(6000));
   EXPECT_GT(spilled_, 0);
 }
 

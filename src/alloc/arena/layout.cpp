@@ -6,15 +6,11 @@
 namespace cuvmm::arena {
 namespace {
 
-// Whether two ranges may become one: memory that is free for any stream is free for this one too.
-bool may_join(const FreeTicket& a, const FreeTicket& b) {
-  return a.is_for_anyone() || b.is_for_anyone() || a.stream == b.stream;
-}
-bool may_join(const Range& range, const FreeTicket& ticket, Residency residency) {
-  return range.residency == residency && may_join(range.ticket, ticket);
+Freed freed(const Range& range) {
+  return {range.ticket, range.is_handed_over, range.size()};
 }
 
-FreeTicket later(const FreeTicket& a, const FreeTicket& b) {
+const FreeTicket& later(const FreeTicket& a, const FreeTicket& b) {
   if (a.is_for_anyone()) return b;
   if (b.is_for_anyone()) return a;
   return a.tick >= b.tick ? a : b;
@@ -24,6 +20,10 @@ FreeTicket later(const FreeTicket& a, const FreeTicket& b) {
 // last.
 bool merges(const FreeTicket& a, const FreeTicket& b) {
   return !a.is_for_anyone() && !b.is_for_anyone() && a.tick != b.tick;
+}
+
+bool hands_over(const Block& block, const FreeTicket& ticket) {
+  return !ticket.is_for_anyone() && ticket.stream != block.stream;
 }
 
 }  // namespace
@@ -38,6 +38,7 @@ void Layout::be_one_hole() {
   all.kind = TileKind::Hole;
   all.ticket = {};
   all.is_merged = false;
+  all.is_handed_over = false;
   all.residency = Residency::Near;
   all.where = {0, size_};
   all.before = all.after = nullptr;
@@ -132,20 +133,27 @@ void Layout::give_back(Block& block, const FreeTicket& ticket) {
   Stretch where = stretch_of(block);
   FreeTicket since = ticket;
   bool is_merged = false;
+  bool is_handed_over = hands_over(block, ticket);
+  const auto joinable_neighbour = [&](Tile* tile) {
+    Range* const range = as_range(tile, TileKind::Free);
+    const bool joins = range != nullptr && range->residency == Residency::Near &&
+                       may_join(freed(*range), {since, is_handed_over, where.size});
+    return joins ? range : nullptr;
+  };
   block_bytes_ -= where.size;
   --block_count_;
 
-  Range* whole = as_range(block.before, TileKind::Free);
-  if (whole != nullptr && !may_join(*whole, since, Residency::Near)) whole = nullptr;
+  Range* whole = joinable_neighbour(block.before);
   if (whole != nullptr) {
     is_merged = whole->is_merged || merges(since, whole->ticket);
+    is_handed_over = is_handed_over || whole->is_handed_over;
     since = later(since, whole->ticket);
     where = {whole->begin(), whole->size() + where.size};
     free_.remove(*whole);
   }
-  Range* const next = as_range(block.after, TileKind::Free);
-  if (next != nullptr && may_join(*next, since, Residency::Near)) {
+  if (Range* const next = joinable_neighbour(block.after)) {
     is_merged = is_merged || next->is_merged || merges(since, next->ticket);
+    is_handed_over = is_handed_over || next->is_handed_over;
     since = later(since, next->ticket);
     where.size += next->size();
     free_.remove(*next);
@@ -167,6 +175,7 @@ void Layout::give_back(Block& block, const FreeTicket& ticket) {
   whole->where = where;
   whole->ticket = since;
   whole->is_merged = is_merged;
+  whole->is_handed_over = is_handed_over;
   whole->knows_whole = false;
   free_.add_as_newest(*whole);
   block.unplace();
@@ -184,6 +193,7 @@ void Layout::give_back(Block& block, const FreeTicket& ticket, const std::vector
   lowest.where = where;
   lowest.ticket = ticket;
   lowest.is_merged = false;
+  lowest.is_handed_over = hands_over(block, ticket);
   lowest.knows_whole = false;
   replace(block, lowest);
   free_.add_as_newest(lowest);
@@ -191,12 +201,14 @@ void Layout::give_back(Block& block, const FreeTicket& ticket, const std::vector
   blocks_.give_back(block);
 
   Tile* const beyond = lowest.after;
+  Tile* const below = lowest.before;
   mark(lowest, far);
   std::vector<Range*> parts;
-  for (Tile* tile = &lowest; tile != beyond; tile = tile->after) {
+  for (Tile* tile = beyond != nullptr ? beyond->before : last_; tile != below;
+       tile = tile->before) {
     parts.push_back(static_cast<Range*>(tile));
   }
-  for (auto part = parts.rbegin(); part != parts.rend(); ++part) join(**part);
+  join_each(parts);
 }
 
 void Layout::mark(Range& range, const std::vector<Stretch>& far) {
@@ -208,10 +220,14 @@ void Layout::mark(Range& range, const std::vector<Stretch>& far) {
 
 void Layout::join_all() {
   std::vector<Range*> free;
-  for (Tile* tile = first_; tile != nullptr; tile = tile->after) {
+  for (Tile* tile = last_; tile != nullptr; tile = tile->before) {
     if (Range* const range = as_range(tile, TileKind::Free)) free.push_back(range);
   }
-  for (auto range = free.rbegin(); range != free.rend(); ++range) join(**range);
+  join_each(free);
+}
+
+void Layout::join_each(const std::vector<Range*>& ranges) {
+  for (Range* const range : ranges) join(*range);
 }
 
 Range& Layout::cut(Range& range, const Stretch& part) {
@@ -221,6 +237,7 @@ Range& Layout::cut(Range& range, const Stretch& part) {
     above.where = {at, range.end() - at};
     above.ticket = range.ticket;
     above.is_merged = range.is_merged;
+    above.is_handed_over = range.is_handed_over;
     above.residency = range.residency;
     above.knows_whole = false;
     insert_after(range, above);
@@ -250,6 +267,7 @@ void Layout::turn_into(Range& range, TileKind kind, Residency residency) {
   range.kind = kind;
   range.ticket = {};
   range.is_merged = false;
+  range.is_handed_over = false;
   range.residency = kind == TileKind::Free ? residency : Residency::Near;
   range.knows_whole = false;
   if (kind == TileKind::Free) {
@@ -261,7 +279,9 @@ void Layout::turn_into(Range& range, TileKind kind, Residency residency) {
 
 Range* Layout::joinable(const Range& range, Tile* neighbour) const {
   Range* const other = range.kind != TileKind::Broken ? as_range(neighbour, range.kind) : nullptr;
-  return other != nullptr && may_join(*other, range.ticket, range.residency) ? other : nullptr;
+  const bool joins = other != nullptr && other->residency == range.residency &&
+                     may_join(freed(*other), freed(range));
+  return joins ? other : nullptr;
 }
 
 Range& Layout::join(Range& range) {
@@ -288,7 +308,7 @@ void Layout::join_within(const Block& block, const Stretch& where) {
        tile = tile->before) {
     if (Range* const range = as_range(tile, TileKind::Free)) ranges.push_back(range);
   }
-  for (Range* const range : ranges) join(*range);
+  join_each(ranges);
 }
 
 void Layout::absorb_next(Range& range, Range& next) {
@@ -297,6 +317,7 @@ void Layout::absorb_next(Range& range, Range& next) {
     free_.share_age(range, next);
     const FreeTicket since = later(range.ticket, next.ticket);
     range.is_merged = range.is_merged || next.is_merged || merges(range.ticket, next.ticket);
+    range.is_handed_over = range.is_handed_over || next.is_handed_over;
     if (since.stream != range.ticket.stream) free_.give_to(range, since);
     range.ticket = since;
     drop(next);
@@ -317,10 +338,11 @@ void Layout::settle(const StreamOrder& order) {
   for (Range* range : done) {
     free_.give_to(*range, {});
     range->is_merged = false;
+    range->is_handed_over = false;
   }
   std::sort(done.begin(), done.end(),
             [](const Range* a, const Range* b) { return a->begin() > b->begin(); });
-  for (Range* range : done) join(*range);
+  join_each(done);
 }
 
 void Layout::insert_before(Tile& place, Tile& tile) {

@@ -12,8 +12,8 @@ namespace cuvmm::arena {
 
 // The division of an arena's addresses into tiles, from the first byte to the last. The layout
 // makes no driver calls; callers that map and unmap report it here. Neighbours of the same kind
-// form one tile, except for blocks, and for free ranges that belong to different streams or differ
-// in residency. Not synchronised.
+// form one tile, except for blocks, and for free ranges that may_join() keeps apart. Not
+// synchronised.
 class Layout {
  public:
   // `unit` is the size of the smallest chunk: holes begin and end at its multiples.
@@ -28,7 +28,8 @@ class Layout {
   // Ends the block. Its memory becomes free for the ticket's stream.
   void give_back(Block& block, const FreeTicket& ticket);
   // The same for a block of which the stretches in `far`, in address order, lie far.
-  void give_back(Block& block, const FreeTicket& ticket, const std::vector<Stretch>& far);
+  [[gnu::cold]] void give_back(Block& block, const FreeTicket& ticket,
+                               const std::vector<Stretch>& far);
 
   // Makes `part` of `range` a range of its own, not joined with its neighbours until join(). The
   // addresses below the part stay in `range`.
@@ -37,8 +38,8 @@ class Layout {
   // Records that the stretches in `far`, in address order, of a free range lie far, and the rest
   // near. Parts that differ become ranges of their own, not joined with their neighbours until
   // join_all().
-  void mark(Range& range, const std::vector<Stretch>& far);
-  void join_all();
+  [[gnu::cold]] void mark(Range& range, const std::vector<Stretch>& far);
+  [[gnu::cold]] void join_all();
   // Joins the range with neighbours if possible. If several were cut, join the last in address
   // order first. Returns the range that it is part of then.
   Range& join(Range& range);
@@ -52,7 +53,7 @@ class Layout {
   void settle(const StreamOrder& order);
 
   // Forgets everything: nothing is mapped, and there are no blocks.
-  void clear();
+  [[gnu::cold]] void clear();
 
   const FreeRanges& free() const { return free_; }
   const RangeList& holes() const { return holes_; }
@@ -89,6 +90,7 @@ class Layout {
     return tile != nullptr && tile->kind == kind ? static_cast<Range*>(tile) : nullptr;
   }
   Range* joinable(const Range& range, Tile* neighbour) const;
+  void join_each(const std::vector<Range*>& ranges);  // in descending order of address
   void absorb_next(Range& range, Range& next);
 
   void insert_before(Tile& place, Tile& tile);

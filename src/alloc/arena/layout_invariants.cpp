@@ -54,9 +54,7 @@ class TileWalk {
         if (range.residency == Residency::Far) far_bytes_ += range.size();
         if (range.size() >= layout_.unit()) ++large_count_;
         if (const Range* before = as_free(last_); before != nullptr) {
-          const bool one = before->ticket.stream == range.ticket.stream ||
-                           before->ticket.is_for_anyone() || range.ticket.is_for_anyone();
-          if (one && before->residency == range.residency)
+          if (before->ticket == range.ticket && before->residency == range.residency)
             complain("two free ranges should be one");
         }
         break;
