@@ -17,7 +17,7 @@ class QueuedFrees {
     const Holding holding{lock_};
     return addresses_.insert(address).second;
   }
-  // Call before the memory can be reused.
+  // Call once the free has been made, so that no second one is queued behind it.
   void end(CUdeviceptr address) {
     const Holding holding{lock_};
     addresses_.erase(address);

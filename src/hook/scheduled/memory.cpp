@@ -100,8 +100,9 @@ CUVMM_SCHEDULE(cuMemFreeAsync, CUdeviceptr address, CUstream stream) {
   const Taken taken = mode.scheduler().submit(
       *mode.client, request,
       [forward, address, stream, &frees, is_queued = QueuedCalls::One{queued_frees}] {
+        const CUresult answer = make_now(forward, address, stream);
         frees.end(address);
-        return make_now(forward, address, stream);
+        return answer;
       });
   if (taken == Taken::Yes) return CUDA_SUCCESS;
   frees.end(address);
