@@ -282,32 +282,32 @@ class ArenaRandom : public VmmTest {
 TEST_F(ArenaRandom, SmallChunks) {
   PRINT_SEED_ON_FAILURE();
   start(Grow::Loose, usual_granule);
-  run(scaled(3000));
+  run(scaled(6000));
 }
 
 TEST_F(ArenaRandom, SmallChunksAndTight) {
   PRINT_SEED_ON_FAILURE();
   start(Grow::Tight, usual_granule);
-  run(scaled(3000));
+  run(scaled(6000));
 }
 
 TEST_F(ArenaRandom, ChunksOfManySizes) {
   PRINT_SEED_ON_FAILURE();
   start(Grow::Loose, 16 * MiB);
-  run(scaled(3000));
+  run(scaled(6000));
 }
 
 TEST_F(ArenaRandom, MovingLiveMemory) {
   PRINT_SEED_ON_FAILURE();
   start(Grow::Loose, usual_granule, 0, true);
-  run(scaled(3000));
+  run(scaled(6000));
   EXPECT_GT(compacted_, 0);
 }
 
 TEST_F(ArenaRandom, MovingLiveMemoryInChunksOfManySizes) {
   PRINT_SEED_ON_FAILURE();
   start(Grow::Loose, 16 * MiB, 0, true);
-  run(scaled(3000));
+  run(scaled(6000));
   EXPECT_GT(compacted_, 0);
 }
 
@@ -315,7 +315,7 @@ TEST_F(ArenaRandom, MovingLiveMemoryAndSpilling) {
   NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
   PRINT_SEED_ON_FAILURE();
   start(Grow::Tight, usual_granule, limit / 4, true);
-  run(scaled(3000));
+  run(scaled(6000));
   EXPECT_GT(compacted_, 0);
   EXPECT_GT(spilled_, 0);
 }
