@@ -17,7 +17,7 @@ class QueuedFrees {
     const Holding holding{lock_};
     return addresses_.insert(address).second;
   }
-  // Call once the free has been made, so that no second one is queued behind it.
+  // Call once the free has been made, so that a second free of the address is never queued.
   void end(CUdeviceptr address) {
     const Holding holding{lock_};
     addresses_.erase(address);

@@ -166,8 +166,8 @@ TEST_F(ArenaTest, FreeMemoryDoesNotWaitForANeighbourThatAnotherStreamFreed) {
   EXPECT_EQ(world.arena().mapped_bytes(), mapped);
 }
 
-// One stream allocates what another one frees, as a producer and a consumer do. The work of all
-// frees but the last is done.
+// A producer allocates on its stream, and a consumer frees on another one. Only the work before the
+// last free is still running.
 TEST_F(ArenaTest, MemoryHandedOverAgainAndAgainNeedsNoMore) {
   ArenaWorld& world = given();
   Size mapped = 0;

@@ -6,8 +6,30 @@
 namespace cuvmm::arena {
 namespace {
 
+// What decides whether free memory becomes one range.
+struct Freed {
+  FreeTicket ticket;
+  bool is_handed_over;
+  Residency residency;
+  Size size;
+};
+
 Freed freed(const Range& range) {
-  return {range.ticket, range.is_handed_over, range.size()};
+  return {range.ticket, range.is_handed_over, range.residency, range.size()};
+}
+
+// The joined range has the later ticket, so joining must not make usable memory wait:
+// - A stream may use everything that it freed itself, so its own frees join.
+// - Memory that one stream allocates and another frees stays separate until the work is done. Each
+//   free would otherwise delay the reuse of all earlier ones.
+// - A large range that anyone may use does not join a smaller one that is pending.
+bool may_join(const Freed& a, const Freed& b) {
+  if (a.residency != b.residency) return false;
+  if (a.ticket == b.ticket) return true;
+  if (a.is_handed_over || b.is_handed_over) return false;
+  if (a.ticket.is_for_anyone()) return a.size <= b.size;
+  if (b.ticket.is_for_anyone()) return b.size <= a.size;
+  return a.ticket.stream == b.ticket.stream;
 }
 
 const FreeTicket& later(const FreeTicket& a, const FreeTicket& b) {
@@ -136,9 +158,9 @@ void Layout::give_back(Block& block, const FreeTicket& ticket) {
   bool is_handed_over = hands_over(block, ticket);
   const auto joinable_neighbour = [&](Tile* tile) {
     Range* const range = as_range(tile, TileKind::Free);
-    const bool joins = range != nullptr && range->residency == Residency::Near &&
-                       may_join(freed(*range), {since, is_handed_over, where.size});
-    return joins ? range : nullptr;
+    if (range == nullptr) return range;
+    const Freed ours{since, is_handed_over, Residency::Near, where.size};
+    return may_join(freed(*range), ours) ? range : nullptr;
   };
   block_bytes_ -= where.size;
   --block_count_;
@@ -279,9 +301,7 @@ void Layout::turn_into(Range& range, TileKind kind, Residency residency) {
 
 Range* Layout::joinable(const Range& range, Tile* neighbour) const {
   Range* const other = range.kind != TileKind::Broken ? as_range(neighbour, range.kind) : nullptr;
-  const bool joins = other != nullptr && other->residency == range.residency &&
-                     may_join(freed(*other), freed(range));
-  return joins ? other : nullptr;
+  return other != nullptr && may_join(freed(*other), freed(range)) ? other : nullptr;
 }
 
 Range& Layout::join(Range& range) {

@@ -12,8 +12,8 @@ namespace cuvmm::arena {
 
 // The division of an arena's addresses into tiles, from the first byte to the last. The layout
 // makes no driver calls; callers that map and unmap report it here. Neighbours of the same kind
-// form one tile, except for blocks, and for free ranges that may_join() keeps apart. Not
-// synchronised.
+// form one tile, except for blocks, and for free ranges that become usable at different times or
+// differ in residency. Not synchronised.
 class Layout {
  public:
   // `unit` is the size of the smallest chunk: holes begin and end at its multiples.

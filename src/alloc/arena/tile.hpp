@@ -38,7 +38,7 @@ struct Range : Tile {
   Stretch where;
   FreeTicket ticket;                      // free ranges: when it was freed
   bool is_merged = false;                 // holds several frees; the ticket is that of the last
-  bool is_handed_over = false;            // freed on another stream than it was allocated for
+  bool is_handed_over = false;            // freed by a stream that had not allocated it
   Residency residency = Residency::Near;  // free ranges: of all their memory
 
   // Free ranges: links within the same owner and size class.
@@ -58,25 +58,6 @@ struct Range : Tile {
   Size size() const { return where.size; }
   Range*& next_unused() { return next_of_class; }
 };
-
-// When a range became free, and how much of it there is.
-struct Freed {
-  FreeTicket ticket;
-  bool is_handed_over;
-  Size size;
-};
-
-// Whether free memory may be one range, whose ticket is the later one. A stream's own frees join,
-// since the stream can use all of them at once. What it frees for another stream, which will ask
-// for memory again, stays apart until the work is done: otherwise each free would make that stream
-// wait for all earlier ones anew. Nor does much memory that is free for anyone wait for little.
-inline bool may_join(const Freed& a, const Freed& b) {
-  if (a.ticket == b.ticket) return true;
-  if (a.is_handed_over || b.is_handed_over) return false;
-  if (a.ticket.is_for_anyone()) return a.size <= b.size;
-  if (b.ticket.is_for_anyone()) return b.size <= a.size;
-  return a.ticket.stream == b.ticket.stream;
-}
 
 }  // namespace arena
 
