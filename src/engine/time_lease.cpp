@@ -36,6 +36,9 @@ constexpr std::uint32_t long_window_us = 1'000;
 constexpr std::uint64_t longest_to_queue_behind_ns = 20 * ms;
 constexpr std::uint64_t idle_after_ns = node::wants_after_work * 1'000;
 constexpr std::uint64_t rest_ns = 1'000 * ms;
+// Of a thread that waits for room in the window.
+constexpr std::uint64_t shortest_rest_ns = 10'000;
+constexpr std::uint64_t longest_rest_ns = 100'000;
 constexpr std::uint64_t longest_look_ns = ms / 2;
 // The driver may take long to accept a launch, and a refused call is never seen again.
 constexpr std::uint64_t longest_launch_ns = 50 * ms;
@@ -58,6 +61,11 @@ void record_grant_wait(int device, Call call, std::uint64_t since) {
                 .other = waited});
 }
 
+// A small part of the work in flight, so that the device has work left when a thread wakes up.
+std::uint64_t rest_during(std::uint64_t in_flight_ns) {
+  return std::clamp(in_flight_ns / 16, shortest_rest_ns, longest_rest_ns);
+}
+
 Duration as_duration(std::uint64_t ns) {
   return std::chrono::ceil<Duration>(std::chrono::nanoseconds{ns});
 }
@@ -73,7 +81,7 @@ class ShortSleep {
   ShortSleep(const ShortSleep&) = delete;
   ShortSleep& operator=(const ShortSleep&) = delete;
 
-  void sleep() const { rest_us(10); }
+  void sleep(std::uint64_t ns) const { rest_us(static_cast<useconds_t>(ns / 1'000)); }
 
  private:
   const int slack_;
@@ -223,9 +231,11 @@ void TimeLease::wait_to_launch(OfDevice& device, Call call) {
       }
       continue;
     }
+    std::uint64_t rest = shortest_rest_ns;
     {
       const Holding holding{lock_};
       look_at_flights(device, now);
+      if (obstacle == Obstacle::Window) rest = rest_during(device.in_flight_ns);
       const std::uint64_t first_ns =
           device.flight_count == 0 ? 0 : device.flights[0].of.estimate_ns;
       if (now > std::max(device.progress_at, asked_at) + patience_ns + 2 * first_ns) {
@@ -235,7 +245,7 @@ void TimeLease::wait_to_launch(OfDevice& device, Call call) {
         continue;
       }
     }
-    short_sleep.sleep();
+    short_sleep.sleep(rest);
   }
   device.waiting.fetch_sub(1);
   grant_wait_ends();
