@@ -54,7 +54,7 @@ run_tests() {  # PRESET
   local jobs=()
   if [[ $1 == release ]]; then jobs=(-j "$(($(nproc) < 6 ? $(nproc) + 2 : 8))"); fi
   # shellcheck disable=SC2086
-  $launcher ctest --preset "$1" "${jobs[@]}" || status=$?
+  tools/without_huge_pages.py $launcher ctest --preset "$1" "${jobs[@]}" || status=$?
   say_skipped "$(build_folder "$1")/Testing/Temporary/LastTest.log"
   ((status == 0)) || python3 -B tools/failed_tests.py "$(build_folder "$1")"
   return "$status"

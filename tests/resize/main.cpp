@@ -10,7 +10,7 @@
 int main(int argc, char** argv) {
   // The smallest granule that windows support, so that a copy takes microseconds.
   setenv("VMM_SIM_GRANULARITY", "32K", 0);
-  setenv("VMM_SIM_MEMORY", "256M", 0);
+  setenv("VMM_SIM_MEMORY", "128M", 0);
   setenv("VMM_RESIZE", "auto", 0);
   setenv("VMM_SIM_ORDER", "eager", 0);
   ::testing::InitGoogleTest(&argc, argv);

@@ -72,14 +72,14 @@ TEST_F(PausedResize, AWaitDoesNotRunADeferredCopy) {
 TEST_F(PausedResize, AWaitDoesNotKeepAPromise) {
   if (!promises()) GTEST_SKIP() << "promises are for VMM_RESIZE=elide";
   for (const auto& ask : questions()) {
-    const CUdeviceptr a = given_filled(32 * block, 1);
-    const CUdeviceptr other = given_block(4 * block);
-    const CUdeviceptr b = given_put_off(a, 32 * block, 40 * block);
+    const CUdeviceptr a = given_filled(16 * block, 1);
+    const CUdeviceptr other = given_block(2 * block);
+    const CUdeviceptr b = given_put_off(a, 16 * block, 20 * block);
     expect_to_wait_for_resuming(ask);
     EXPECT_TRUE(is_pending()) << "there was memory for both";
     EXPECT_DONE(free(other));
     EXPECT_DONE(free(a));
-    expect_filled(b, 32 * block, 1);
+    expect_filled(b, 16 * block, 1);
     EXPECT_DONE(free(b));
   }
 }

@@ -11,7 +11,7 @@
 namespace cuvmm::test {
 namespace {
 
-constexpr Size device_memory = 256 * MiB;  // as in main.cpp
+constexpr Size device_memory = 128 * MiB;  // as in main.cpp
 
 class Promise : public ResizeTest {
  protected:

@@ -42,7 +42,7 @@ class Program : public ServedMemory {
 
   void take_some_of_everything() {
     for (const Size size : {100 * Size{1}, 2000 * Size{1}, 64 * KiB, 100 * KiB, 300 * KiB, 3 * MiB,
-                            5 * MiB + 512, 16 * MiB, 2 * MiB}) {
+                            5 * MiB + 512, 10 * MiB, 2 * MiB}) {
       add(size, false);
       add(size, true);
     }
