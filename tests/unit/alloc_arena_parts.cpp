@@ -91,9 +91,9 @@ TEST(ArenaLayout, TheWalkFindsViolations) {
   part.where.size -= 512;
   EXPECT_NE(layout.violation(), std::nullopt) << "a byte that is nowhere";
   part.where.size += 512;
-  part.ticket = {3, 1};
+  part.freeing.ticket = {3, 1};
   EXPECT_NE(layout.violation(), std::nullopt) << "in another stream's index";
-  part.ticket = {};
+  part.freeing.ticket = {};
 }
 
 TEST(ArenaLayout, AJoinedRangeIsAsYoungAsItsYoungestPart) {

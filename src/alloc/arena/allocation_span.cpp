@@ -6,11 +6,11 @@
 namespace cuvmm::arena {
 
 bool may_use(const Range& range, StreamId stream, const StreamOrder& order, Use use) {
-  const FreeTicket& since = range.ticket;
+  const FreeTicket& since = range.freeing.ticket;
   if (since.is_for_anyone() || since.stream == stream) return true;
   if (stream != no_stream && order.is_before(since, stream)) return true;
   if (order.is_free_for_anyone(since)) return true;
-  return use == Use::AfterFollowing && !range.is_merged && order.can_follow(since, stream);
+  return use == Use::AfterFollowing && !range.freeing.is_merged && order.can_follow(since, stream);
 }
 
 std::optional<AllocationSpan> AllocationSpanSearch::find() {

@@ -53,7 +53,7 @@ bool may_use(const Range& range, StreamId stream, const StreamOrder& order, Use 
 
 // Whether no work uses the range's memory any longer, so that it may leave or move.
 inline bool is_idle(const Range& range, const StreamOrder& order) {
-  return range.ticket.is_for_anyone() || order.is_done(range.ticket);
+  return range.freeing.ticket.is_for_anyone() || order.is_done(range.freeing.ticket);
 }
 
 // Searches for the span that lacks the least memory.

@@ -93,7 +93,7 @@ Block* ArenaState::take_ordered(Size size, StreamId stream, Patience patience,
     if (fit != nullptr && (best == nullptr || fit->size() < best->size())) best = fit;
   });
   if (best == nullptr) return nullptr;
-  const bool is_pending = order.is_across_barrier(best->ticket, stream);
+  const bool is_pending = order.is_across_barrier(best->freeing.ticket, stream);
   Block* const block = carve(best, size, stream);
   if (block != nullptr) block->is_behind_others = is_pending;
   return block;

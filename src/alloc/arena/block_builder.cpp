@@ -219,7 +219,7 @@ Stretch BlockBuilder::place_in(const Stretch& where, const Build& build) {
 
 bool BlockBuilder::holds_pending_of_others(const AllocationSpan& span, StreamId stream) const {
   return any_free_in(span, [&](const Range& range) {
-    return state_.order.is_across_barrier(range.ticket, stream);
+    return state_.order.is_across_barrier(range.freeing.ticket, stream);
   });
 }
 
@@ -259,7 +259,7 @@ std::vector<FreeTicket> BlockBuilder::frees_to_follow(const Build& build) const 
     const Range* const fit = index.best_fit(build.size, endless, may_be_part);
     if (fit != nullptr && (best == nullptr || fit->size() < best->size())) best = fit;
   });
-  if (best != nullptr) return {best->ticket};
+  if (best != nullptr) return {best->freeing.ticket};
   AllocationSpanSearch search{state_.layout,
                               state_.mapping,
                               state_.order,
@@ -273,7 +273,7 @@ std::vector<FreeTicket> BlockBuilder::frees_to_follow(const Build& build) const 
   std::vector<FreeTicket> frees;
   if (!span) return frees;
   any_free_in(*span, [&](const Range& range) {
-    if (!may_use(range, build.stream, state_.order)) frees.push_back(range.ticket);
+    if (!may_use(range, build.stream, state_.order)) frees.push_back(range.freeing.ticket);
     return false;  // all of them
   });
   return frees;
@@ -298,14 +298,14 @@ bool BlockBuilder::wait_for_pending(Build& build) {
     const bool wants_all = must_go_far(build);
     for (Range* range = free.by_age().oldest(); range != nullptr; range = range->newer) {
       if (is_idle(*range, state_.order)) continue;
-      pending = range->ticket;
+      pending = range->freeing.ticket;
       if (!wants_all) break;
     }
     // Small ranges may be large enough once joined.
     if (pending.is_for_anyone()) {
       free.for_each_stream([&](StreamId, const SizeIndex& index) {
         index.for_each([&](const Range& range) {
-          if (!is_idle(range, state_.order)) pending = range.ticket;
+          if (!is_idle(range, state_.order)) pending = range.freeing.ticket;
         });
       });
     }

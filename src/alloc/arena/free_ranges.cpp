@@ -19,7 +19,7 @@ SizeIndex& FreeRanges::index_of(StreamId owner) {
 }
 
 void FreeRanges::add_as_newest(Range& range) {
-  index_of(range.ticket.stream).add(range);
+  index_of(range.freeing.ticket.stream).add(range);
   range.used_at = ++clock_;
   if (is_large(range.size())) by_age_.push(range);
   add_bytes(range);
@@ -27,7 +27,7 @@ void FreeRanges::add_as_newest(Range& range) {
 }
 
 void FreeRanges::add_beside(Range& range, Range& from) {
-  index_of(range.ticket.stream).add(range);
+  index_of(range.freeing.ticket.stream).add(range);
   range.used_at = from.used_at;
   if (is_large(range.size())) by_age_.insert_after(&from, range);
   add_bytes(range);
@@ -43,14 +43,14 @@ void FreeRanges::remove(Range& range) {
 
 // Streams come and go, and their numbers are never reused.
 void FreeRanges::leave(Range& range) {
-  if (range.ticket.is_for_anyone()) return for_anyone_.remove(range);
-  const auto found = streams_.find(range.ticket.stream);
+  if (range.freeing.ticket.is_for_anyone()) return for_anyone_.remove(range);
+  const auto found = streams_.find(range.freeing.ticket.stream);
   found->second->remove(range);
   if (found->second->count() == 0 && streams_.size() > most_unused) streams_.erase(found);
 }
 
 void FreeRanges::resize(Range& range, const Stretch& where) {
-  SizeIndex& index = index_of(range.ticket.stream);
+  SizeIndex& index = index_of(range.freeing.ticket.stream);
   index.remove(range);
   const bool was_large = is_large(range.size());
   take_bytes(range);
@@ -65,11 +65,11 @@ void FreeRanges::resize(Range& range, const Stretch& where) {
   }
 }
 
-void FreeRanges::give_to(Range& range, const FreeTicket& ticket) {
+void FreeRanges::give_to(Range& range, const Freeing& freeing) {
   ++changes_;
   leave(range);
-  range.ticket = ticket;
-  index_of(ticket.stream).add(range);
+  range.freeing = freeing;
+  index_of(freeing.ticket.stream).add(range);
 }
 
 void FreeRanges::be(Range& range, Residency residency) {

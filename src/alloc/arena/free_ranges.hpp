@@ -22,7 +22,7 @@ class FreeRanges {
 
   // Change a range that is in here.
   void resize(Range& range, const Stretch& where);
-  void give_to(Range& range, const FreeTicket& ticket);
+  void give_to(Range& range, const Freeing& freeing);
   void be(Range& range, Residency residency);
   // Makes the range as recent as `other`, which is in here too.
   void share_age(Range& range, Range& other);

@@ -8,14 +8,13 @@ namespace {
 
 // What decides whether free memory becomes one range.
 struct Freed {
-  FreeTicket ticket;
-  bool is_handed_over;
+  Freeing freeing;
   Residency residency;
   Size size;
 };
 
 Freed freed(const Range& range) {
-  return {range.ticket, range.is_handed_over, range.residency, range.size()};
+  return {range.freeing, range.residency, range.size()};
 }
 
 // The joined range has the later ticket, so joining must not make usable memory wait:
@@ -24,28 +23,28 @@ Freed freed(const Range& range) {
 //   free would otherwise delay the reuse of all earlier ones.
 // - A large range that anyone may use does not join a smaller one that is pending.
 bool may_join(const Freed& a, const Freed& b) {
+  const FreeTicket& ticket = a.freeing.ticket;
+  const FreeTicket& other = b.freeing.ticket;
   if (a.residency != b.residency) return false;
-  if (a.ticket == b.ticket) return true;
-  if (a.is_handed_over || b.is_handed_over) return false;
-  if (a.ticket.is_for_anyone()) return a.size <= b.size;
-  if (b.ticket.is_for_anyone()) return b.size <= a.size;
-  return a.ticket.stream == b.ticket.stream;
+  if (ticket == other) return true;
+  if (a.freeing.is_handed_over || b.freeing.is_handed_over) return false;
+  if (ticket.is_for_anyone()) return a.size <= b.size;
+  if (other.is_for_anyone()) return b.size <= a.size;
+  return ticket.stream == other.stream;
 }
 
-const FreeTicket& later(const FreeTicket& a, const FreeTicket& b) {
-  if (a.is_for_anyone()) return b;
-  if (b.is_for_anyone()) return a;
-  return a.tick >= b.tick ? a : b;
+Freeing joined(const Freeing& a, const Freeing& b) {
+  if (a.ticket.is_for_anyone()) return b;
+  if (b.ticket.is_for_anyone()) return a;
+  const bool is_same = a.ticket.tick == b.ticket.tick;
+  return {.ticket = a.ticket.tick >= b.ticket.tick ? a.ticket : b.ticket,
+          .is_merged = a.is_merged || b.is_merged || !is_same,
+          .is_handed_over = a.is_handed_over || b.is_handed_over};
 }
 
-// Whether joining makes one range of the memory of two frees. Its ticket is then only that of the
-// last.
-bool merges(const FreeTicket& a, const FreeTicket& b) {
-  return !a.is_for_anyone() && !b.is_for_anyone() && a.tick != b.tick;
-}
-
-bool hands_over(const Block& block, const FreeTicket& ticket) {
-  return !ticket.is_for_anyone() && ticket.stream != block.stream;
+Freeing freeing_of(const Block& block, const FreeTicket& ticket) {
+  return {.ticket = ticket,
+          .is_handed_over = !ticket.is_for_anyone() && ticket.stream != block.stream};
 }
 
 }  // namespace
@@ -58,9 +57,7 @@ Layout::Layout(CUdeviceptr base, Size size, Size unit)
 void Layout::be_one_hole() {
   Range& all = ranges_.make();
   all.kind = TileKind::Hole;
-  all.ticket = {};
-  all.is_merged = false;
-  all.is_handed_over = false;
+  all.freeing = {};
   all.residency = Residency::Near;
   all.where = {0, size_};
   all.before = all.after = nullptr;
@@ -153,30 +150,23 @@ Block& Layout::carve_at(const Stretch& where) {
 
 void Layout::give_back(Block& block, const FreeTicket& ticket) {
   Stretch where = stretch_of(block);
-  FreeTicket since = ticket;
-  bool is_merged = false;
-  bool is_handed_over = hands_over(block, ticket);
+  Freeing freeing = freeing_of(block, ticket);
   const auto joinable_neighbour = [&](Tile* tile) {
     Range* const range = as_range(tile, TileKind::Free);
     if (range == nullptr) return range;
-    const Freed ours{since, is_handed_over, Residency::Near, where.size};
-    return may_join(freed(*range), ours) ? range : nullptr;
+    return may_join(freed(*range), {freeing, Residency::Near, where.size}) ? range : nullptr;
   };
   block_bytes_ -= where.size;
   --block_count_;
 
   Range* whole = joinable_neighbour(block.before);
   if (whole != nullptr) {
-    is_merged = whole->is_merged || merges(since, whole->ticket);
-    is_handed_over = is_handed_over || whole->is_handed_over;
-    since = later(since, whole->ticket);
+    freeing = joined(freeing, whole->freeing);
     where = {whole->begin(), whole->size() + where.size};
     free_.remove(*whole);
   }
   if (Range* const next = joinable_neighbour(block.after)) {
-    is_merged = is_merged || next->is_merged || merges(since, next->ticket);
-    is_handed_over = is_handed_over || next->is_handed_over;
-    since = later(since, next->ticket);
+    freeing = joined(freeing, next->freeing);
     where.size += next->size();
     free_.remove(*next);
     if (whole == nullptr) {
@@ -195,9 +185,7 @@ void Layout::give_back(Block& block, const FreeTicket& ticket) {
     unlink(block);
   }
   whole->where = where;
-  whole->ticket = since;
-  whole->is_merged = is_merged;
-  whole->is_handed_over = is_handed_over;
+  whole->freeing = freeing;
   whole->knows_whole = false;
   free_.add_as_newest(*whole);
   block.unplace();
@@ -213,9 +201,7 @@ void Layout::give_back(Block& block, const FreeTicket& ticket, const std::vector
   lowest.kind = TileKind::Free;
   lowest.residency = Residency::Near;
   lowest.where = where;
-  lowest.ticket = ticket;
-  lowest.is_merged = false;
-  lowest.is_handed_over = hands_over(block, ticket);
+  lowest.freeing = freeing_of(block, ticket);
   lowest.knows_whole = false;
   replace(block, lowest);
   free_.add_as_newest(lowest);
@@ -257,9 +243,7 @@ Range& Layout::cut(Range& range, const Stretch& part) {
     Range& above = ranges_.make();
     above.kind = range.kind;
     above.where = {at, range.end() - at};
-    above.ticket = range.ticket;
-    above.is_merged = range.is_merged;
-    above.is_handed_over = range.is_handed_over;
+    above.freeing = range.freeing;
     above.residency = range.residency;
     above.knows_whole = false;
     insert_after(range, above);
@@ -287,9 +271,7 @@ void Layout::turn_into(Range& range, TileKind kind, Residency residency) {
   if (range.kind == TileKind::Shadow) shadow_bytes_ -= range.size();
   if (kind == TileKind::Shadow) shadow_bytes_ += range.size();
   range.kind = kind;
-  range.ticket = {};
-  range.is_merged = false;
-  range.is_handed_over = false;
+  range.freeing = {};
   range.residency = kind == TileKind::Free ? residency : Residency::Near;
   range.knows_whole = false;
   if (kind == TileKind::Free) {
@@ -335,11 +317,9 @@ void Layout::absorb_next(Range& range, Range& next) {
   const Stretch both{range.begin(), range.size() + next.size()};
   if (range.kind == TileKind::Free) {
     free_.share_age(range, next);
-    const FreeTicket since = later(range.ticket, next.ticket);
-    range.is_merged = range.is_merged || next.is_merged || merges(range.ticket, next.ticket);
-    range.is_handed_over = range.is_handed_over || next.is_handed_over;
-    if (since.stream != range.ticket.stream) free_.give_to(range, since);
-    range.ticket = since;
+    const Freeing freeing = joined(range.freeing, next.freeing);
+    if (freeing.ticket.stream != range.freeing.ticket.stream) free_.give_to(range, freeing);
+    range.freeing = freeing;
     drop(next);
     free_.resize(range, both);
   } else {
@@ -352,14 +332,10 @@ void Layout::settle(const StreamOrder& order) {
   std::vector<Range*> done;
   free_.for_each_stream([&](StreamId, const SizeIndex& index) {
     index.for_each([&](Range& range) {
-      if (order.is_free_for_anyone(range.ticket)) done.push_back(&range);
+      if (order.is_free_for_anyone(range.freeing.ticket)) done.push_back(&range);
     });
   });
-  for (Range* range : done) {
-    free_.give_to(*range, {});
-    range->is_merged = false;
-    range->is_handed_over = false;
-  }
+  for (Range* range : done) free_.give_to(*range, {});
   std::sort(done.begin(), done.end(),
             [](const Range* a, const Range* b) { return a->begin() > b->begin(); });
   join_each(done);

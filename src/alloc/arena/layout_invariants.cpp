@@ -54,7 +54,8 @@ class TileWalk {
         if (range.residency == Residency::Far) far_bytes_ += range.size();
         if (range.size() >= layout_.unit()) ++large_count_;
         if (const Range* before = as_free(last_); before != nullptr) {
-          if (before->ticket == range.ticket && before->residency == range.residency)
+          if (before->freeing.ticket == range.freeing.ticket &&
+              before->residency == range.residency)
             complain("two free ranges should be one");
         }
         break;
@@ -75,7 +76,7 @@ class TileWalk {
       const bool is_in_chunks =
           is_multiple(range.begin(), layout_.unit()) && is_multiple(range.end(), layout_.unit());
       if (range.kind != TileKind::Shadow && !is_in_chunks) complain("a hole is not in chunks");
-      if (!range.ticket.is_for_anyone()) complain("a hole belongs to a stream");
+      if (!range.freeing.ticket.is_for_anyone()) complain("a hole belongs to a stream");
     }
   }
 
@@ -106,7 +107,8 @@ class TileWalk {
     Size bytes = 0;
     index.for_each([&](const Range& range) {
       if (free_.count(&range) == 0) return complain("an index holds what is not free");
-      if (range.ticket.stream != stream) complain("a free range is in another stream's index");
+      if (range.freeing.ticket.stream != stream)
+        complain("a free range is in another stream's index");
       ++count;
       bytes += range.size();
     });

@@ -31,14 +31,19 @@ struct Tile {
   explicit Tile(TileKind of) : kind(of) {}
 };
 
+// How free memory came to be free; for anyone unless work may still use it.
+struct Freeing {
+  FreeTicket ticket;            // of the last free
+  bool is_merged = false;       // there were several
+  bool is_handed_over = false;  // by a stream that had not allocated the memory
+};
+
 // A tile that is not a block.
 struct Range : Tile {
   Range() : Tile(TileKind::Hole) {}
 
   Stretch where;
-  FreeTicket ticket;                      // free ranges: when it was freed
-  bool is_merged = false;                 // holds several frees; the ticket is that of the last
-  bool is_handed_over = false;            // freed by a stream that had not allocated it
+  Freeing freeing;                        // free ranges
   Residency residency = Residency::Near;  // free ranges: of all their memory
 
   // Free ranges: links within the same owner and size class.
