@@ -221,6 +221,31 @@ TEST_F(ArenaTest, UsesLargeChunksWhileMemoryIsPlentiful) {
   EXPECT_EQ(world.arena().mapped_bytes(), 64 * MiB);
 }
 
+// The rest of such a chunk would be of no use to anything but this arena.
+TEST_F(ArenaTest, ASmallBlockDoesNotTakeALargeFreeChunkIfMemoryIsShort) {
+  ArenaWorld& world = given({.limit_granules = 8});
+  {
+    const ChunkRef large =
+        GIVEN_VALUE(world.store.take({world.granules(8), world.here, Export::No}));
+  }
+  ASSERT_EQ(world.store.counters(world.here).physical_free, world.granules(8));
+  world.given_block(512);
+  EXPECT_EQ(world.store.counters(world.here).physical_in_use, world.granules(1));
+  EXPECT_OK(world.store.take({world.granules(7), world.here, Export::No}));
+}
+
+TEST_F(ArenaTest, SmallFreeChunksServeALargeBlockIfMemoryIsShort) {
+  ArenaWorld& world =
+      given({.limit_granules = 4, .largest_chunk = 4 * usual_granule, .share_of_room = 1});
+  std::vector<ChunkRef> small;
+  for (int i = 0; i < 4; ++i) {
+    small.push_back(GIVEN_VALUE(world.store.take({world.granule, world.here, Export::No})));
+  }
+  small.clear();
+  world.given_block(world.granules(4));
+  EXPECT_EQ(world.arena().counters().mapped_chunks, 4U);
+}
+
 TEST_F(ArenaTest, CountersMatchTheBlocks) {
   ArenaWorld& world = given();
   Block& kept = world.given_block(1 * MiB);

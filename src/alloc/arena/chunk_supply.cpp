@@ -5,18 +5,17 @@
 
 namespace cuvmm::arena {
 
-Result<ChunkRef> ChunkSupply::take_chunk(Size size, Size most) {
+// Larger free chunks are not taken as they are: what the arena does not need of one would be of no
+// use to others.
+Result<ChunkRef> ChunkSupply::take_chunk(Size size) {
   const ChunkKind kind{size, state_.here, state_.settings.exportable};
   if (ChunkRef free = state_.store.take_free(kind)) return free;
   if (state_.store.budget(state_.here)->available() < size) {
-    const auto take_free = [&](Size other) {
-      return state_.store.take_free({other, state_.here, state_.settings.exportable});
-    };
-    for (Size other = size; other <= most / 2;) {
-      if (ChunkRef free = take_free(other *= 2)) return free;
-    }
     for (Size other = size; other > state_.settings.smallest_chunk;) {
-      if (ChunkRef free = take_free(other /= 2)) return free;
+      other /= 2;
+      if (ChunkRef free = state_.store.take_free({other, kind.location, kind.exportable})) {
+        return free;
+      }
     }
   }
   ChunkRef taken = TRY(state_.store.take(kind, &arena_));
@@ -31,7 +30,7 @@ Result<void> ChunkSupply::take(Build& build) {
       Size size = state_.settings.chunks.choose(lack.need, lack.room, smallest,
                                                 state_.settings.grow, state_.supply());
       while (size > build.largest_chunk) size /= 2;
-      Result<ChunkRef> taken = take_chunk(size, lack.room);
+      Result<ChunkRef> taken = take_chunk(size);
       if (!taken.ok()) {
         if (taken.error().kind != ErrorKind::OutOfMemory || size == smallest) {
           return taken.error();

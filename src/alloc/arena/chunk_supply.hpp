@@ -19,9 +19,8 @@ class ChunkSupply {
   Result<bool> take_under_pressure(Build& build);
 
  private:
-  // A chunk of `size`. If the store would have to release a free one of another size for it, takes
-  // that one instead, of `most` bytes at most.
-  Result<ChunkRef> take_chunk(Size size, Size most);
+  // A chunk of `size`. If the store would have to release free ones for it, a smaller free one.
+  Result<ChunkRef> take_chunk(Size size);
   Result<void> take_spilled(Build& build);
 
   ArenaState& state_;
