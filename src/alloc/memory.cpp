@@ -192,6 +192,14 @@ Result<void> Memory::take_natively(DeviceMemory& device, Size size, const Native
   return refused;
 }
 
+void Memory::reclaim_for(DeviceMemory& device, Size missing,
+                         const std::function<bool()>& still_lacks) {
+  if (dependencies_.captures.any() || work_.has_lost_a_context()) return;
+  MemoryPressure pressure{settings_.wait};
+  reclaim_.retry(device, missing, pressure, DeviceReclaim::Compacts::Here,
+                 DeviceReclaim::Lease::Awaited, still_lacks);
+}
+
 void Memory::count_native_refusal() {
   refuse_allocation(current_device(dependencies_.driver));
 }

@@ -77,6 +77,9 @@ class Memory {  // NOLINT(clang-analyzer-optin.performance.Padding)
   using NativeAttempt = std::function<Result<void>()>;
   Result<void> take_natively(DeviceMemory& device, Size size, const NativeAttempt& attempt,
                              const NativeAttempt& elsewhere);
+  // For a block that the program has, of which `missing` bytes have no memory yet: reclaims as for
+  // an allocation until `still_lacks`, which tries to give it some, returns false.
+  void reclaim_for(DeviceMemory& device, Size missing, const std::function<bool()>& still_lacks);
   // The driver refused device memory of the current device to the program.
   void count_native_refusal();
 

@@ -40,6 +40,11 @@ Answer Resizer::allocate(CUdeviceptr* address, Size size) {
   return answer;
 }
 
+Size Resizer::deferred_bytes_of(const Promise& promise) {
+  return promise.owner->windows().transfer().deferred_bytes(
+      static_cast<const WindowBlock&>(*promise.block.allocation));
+}
+
 void Resizer::note_fresh(CUdeviceptr address) {
   const auto found = dependencies_.memory.held().find_start(address);
   if (!found || found->facts.served != Served::Window) return;
@@ -47,12 +52,12 @@ void Resizer::note_fresh(CUdeviceptr address) {
   const Size smallest = smallest_at_granule(owner->device().granule());
   // Promises are decided by the granted size too, so none is missed here.
   if (found->facts.granted < smallest) return;
-  const Size deferred_bytes = owner->windows().transfer().deferred_bytes(
-      static_cast<const WindowBlock&>(*found->allocation));
+  const Promise promise{*found, owner};
+  const Size deferred_bytes = deferred_bytes_of(promise);
   const Holding holding{lock_};
   smallest_.store(std::min(smallest, smallest_.load()));
   fresh_.add(address, found->facts.buffer_id, dependencies_.submission_epoch.take());
-  if (deferred_bytes != 0) promises_.push_back({*found, owner});
+  if (deferred_bytes != 0) promises_.push_back(promise);
   renew_notice();
 }
 
@@ -71,15 +76,20 @@ Answer Resizer::defer(CUdeviceptr to, CUdeviceptr from, Size size, StreamName st
   const auto target = dependencies_.memory.held().find_start(to);
   const auto source = dependencies_.memory.held().find_start(from);
   if (!target || !source) return std::nullopt;
+  return with_room([&] { return try_to_defer(*target, *source, size, stream); });
+}
+
+Answer Resizer::try_to_defer(const AllocationMap::Found& to, const AllocationMap::Found& from,
+                             Size size, StreamName stream) {
   const Holding holding{lock_};
   if (pending_) {
     if (const CUresult ran = run(WhyRun::NextCall); ran != CUDA_SUCCESS) return ran;
   }
   const auto is_to_another = [&](const Promise& promise) {
-    return !promise.is_to(target->facts.buffer_id);
+    return !promise.is_to(to.facts.buffer_id);
   };
   if (const CUresult kept = keep_promises(is_to_another); kept != CUDA_SUCCESS) return kept;
-  DeferredCopy copy{.to = *target, .from = *source, .size = size};
+  DeferredCopy copy{.to = to, .from = from, .size = size};
   WhyRun why{};
   const Match matches = match(copy, stream, why);
   if (matches == Match::Whole) {
@@ -96,13 +106,44 @@ Answer Resizer::defer(CUdeviceptr to, CUdeviceptr from, Size size, StreamName st
 }
 
 CUresult Resizer::before(Caller caller) {
+  const auto run_and_keep = [this] {
+    const CUresult ran = pending_ ? run(WhyRun::NextCall) : CUDA_SUCCESS;
+    return ran == CUDA_SUCCESS ? keep_promises([](const Promise&) { return true; }) : ran;
+  };
+  if (caller == Caller::Works) {
+    return *with_room([&]() -> Answer {
+      const Holding holding{lock_};
+      return run_and_keep();
+    });
+  }
   const Holding holding{lock_};
-  CUresult answer = pending_ ? run(WhyRun::NextCall) : CUDA_SUCCESS;
-  if (answer == CUDA_SUCCESS) answer = keep_promises([](const Promise&) { return true; });
+  const CUresult answer = run_and_keep();
   // A call that only waits or ends something does not need the missing memory, and may free some.
-  if (caller != Caller::Waits || (!pending_ && promises_.empty())) return answer;
+  if (!pending_ && promises_.empty()) return answer;
   if (pending_) pending_->may_be_waited_for = true;
   return CUDA_SUCCESS;
+}
+
+Answer Resizer::with_room(const std::function<Answer()>& attempt) {
+  Answer answer = attempt();
+  const auto lacks_memory = [&] { return answer == Answer{CUDA_ERROR_OUT_OF_MEMORY}; };
+  if (!lacks_memory()) return answer;
+  DeviceMemory* device = nullptr;
+  Size missing = 0;
+  {
+    const Holding holding{lock_};
+    for (const Promise& promise : promises_) {
+      device = &promise.owner->device();
+      missing = deferred_bytes_of(promise);
+      if (missing != 0) break;
+    }
+  }
+  if (missing == 0) return answer;
+  dependencies_.memory.reclaim_for(*device, missing, [&] {
+    answer = attempt();
+    return lacks_memory();
+  });
+  return answer;
 }
 
 // If a copy is still deferred after the announcement, there was no memory for it. Waits for all
@@ -223,12 +264,18 @@ void Resizer::take_up_again(const Dropped& dropped) {
 }
 
 CUresult Resizer::run_from(CUdeviceptr address) {
-  const Holding holding{lock_};
-  if (!pending_ || pending_->from_address() != address) return CUDA_SUCCESS;
-  return run(WhyRun::NextCall);
+  return *with_room([&]() -> Answer {
+    const Holding holding{lock_};
+    if (!pending_ || pending_->from_address() != address) return CUDA_SUCCESS;
+    return run(WhyRun::NextCall);
+  });
 }
 
 Answer Resizer::free_source(CUdeviceptr address) {
+  return with_room([&] { return try_to_free_source(address); });
+}
+
+Answer Resizer::try_to_free_source(CUdeviceptr address) {
   ContextMemory* owner = nullptr;
   std::uint64_t source = 0;
   {

@@ -121,9 +121,16 @@ class Resizer {
   };
   enum class Match : std::uint8_t { None, Almost, Whole };
 
+  // Repeats an attempt that lacks memory to keep a promise while memory is reclaimed. Not under the
+  // lock, because another thread may have to end the work that is waited for.
+  Answer with_room(const std::function<Answer()>& attempt);
+  Answer try_to_defer(const AllocationMap::Found& to, const AllocationMap::Found& from, Size size,
+                      StreamName stream);
   GrowHint grow_hint() const;
+  static Size deferred_bytes_of(const Promise& promise);
   void note_fresh(CUdeviceptr address);
   Answer free_source(CUdeviceptr address);
+  Answer try_to_free_source(CUdeviceptr address);
   CUresult run_from(CUdeviceptr address);
   template <class Free>
   CUresult free_target(CUdeviceptr address, Free&& ordinary) {

@@ -218,6 +218,32 @@ TEST_F(PromiseBesidePooledMemory, AStreamOrderedFreeOfTheOldBlockWaitsForItsCopy
   EXPECT_DONE(free(b_));
 }
 
+// The old block is gone for the program, but work that the device may not have done yet uses it.
+TEST_F(Promise, IsKeptOnceAPendingFreeIsDone) {
+  for (const bool is_copied : {false, true}) {
+    const GivenStream stream;
+    const CUdeviceptr a = given_filled(percent(25), 1);
+    const CUdeviceptr freed = given_block(percent(31));
+    ASSERT_DONE(through_door<Call::cuMemsetD8Async>(freed, static_cast<unsigned char>(1),
+                                                    std::size_t{percent(31)}, stream.get()));
+    ASSERT_DONE(through_door<Call::cuMemFreeAsync>(freed, stream.get()));
+    const CUdeviceptr b = given_block(percent(50));
+    EXPECT_TRUE(is_pending());
+    if (is_copied) {
+      EXPECT_DONE(copy(b, a, percent(25)));
+      expect_filled(b, percent(25), 1);
+    } else {
+      EXPECT_DONE(through_door<Call::cuMemsetD8Async>(a, static_cast<unsigned char>(2),
+                                                      std::size_t{percent(25)}, stream.get()));
+    }
+    EXPECT_FALSE(is_pending());
+    fill(b, percent(50), 3);
+    expect_filled(b, percent(50), 3);
+    EXPECT_DONE(free(a));
+    EXPECT_DONE(free(b));
+  }
+}
+
 // A copy without memory for it, behind a wait that succeeded.
 class PromisedToAStream : public Promise {
  protected:

@@ -71,11 +71,12 @@ TEST_F(RefusedDeferredCopy, AWaitSucceedsNevertheless) {
 
 // Both the elision and the copy in its place are refused.
 TEST_F(RefusedDeferredCopy, AFreeFailsAndMayBeRetried) {
-  const std::string faults = std::string{refused_twice} +
-                             ",cuMemMap:1=CUDA_ERROR_OUT_OF_MEMORY,"
-                             "cuMemMap:2=CUDA_ERROR_OUT_OF_MEMORY";
-  ASSERT_EQ(sim()->set_faults(faults.c_str()), 0);
-  EXPECT_EQ(free(a_), CUDA_ERROR_OUT_OF_MEMORY);
+  ASSERT_EQ(sim()->set_faults("cuMemcpyDtoDAsync:1=CUDA_ERROR_NOT_SUPPORTED,"
+                              "cuMemcpyDtoDAsync:2=CUDA_ERROR_NOT_SUPPORTED,"
+                              "cuMemMap:1=CUDA_ERROR_NOT_SUPPORTED,"
+                              "cuMemMap:2=CUDA_ERROR_NOT_SUPPORTED"),
+            0);
+  EXPECT_EQ(free(a_), CUDA_ERROR_NOT_SUPPORTED);
   sim()->set_faults(nullptr);
   EXPECT_TRUE(is_pending());
   EXPECT_DONE(free(a_));
