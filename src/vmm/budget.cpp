@@ -52,7 +52,7 @@ Size LocalBudget::committed_bytes() const {
 }
 
 Size LocalBudget::available() const {
-  const Size most = limit();
+  const Size most = this->most();
   if (most == unlimited) return unlimited;
   const Size held = held_.load(std::memory_order_relaxed);
   return most > held ? most - held : 0;

@@ -91,8 +91,13 @@ class LocalBudget : public Budget {
   Size available() const override;
   Size excess() const override;
 
+  // While memory returns that a pause has taken out: how far it exceeded the limit before. 0 ends
+  // this.
+  void let_exceed(Size excess) { may_exceed_.store(excess, std::memory_order_relaxed); }
+
  protected:
-  bool grant(Size size) override { return hold(size, limit()).has_value(); }
+  bool grant(Size size) override { return hold(size, most()).has_value(); }
+  Size most() const { return saturating_sum(limit(), may_exceed_.load(std::memory_order_relaxed)); }
   void take_back(Size size) override;
   Size held() const { return held_.load(); }
   // Adds `size` to the held bytes and returns the new total. If that would exceed `most`, changes
@@ -101,6 +106,7 @@ class LocalBudget : public Budget {
 
  private:
   std::atomic<Size> limit_;
+  std::atomic<Size> may_exceed_{0};
   // Committed and native bytes in one atomic, so that one compare-and-swap enforces the limit.
   // Writes are sequentially consistent with those of LeasedBudget::may_hold_.
   std::atomic<Size> held_{0};

@@ -26,7 +26,7 @@ void LeasedBudget::record_limit() const {
 }
 
 bool LeasedBudget::hold_leased(Size size) {
-  const std::optional<Size> held = hold(size, std::min(limit(), may_hold_.load()));
+  const std::optional<Size> held = hold(size, std::min(most(), may_hold_.load()));
   if (!held) return false;
   if (*held <= may_hold_.load()) return true;
   take_back(size);

@@ -128,13 +128,18 @@ TEST_F(FailedPauses, TheUpkeepThreadResumesAProgramLeftPaused) {
       SizeLimit::none(), Duration{0}};
   program.add(30 * MiB, false);
   program.add(30 * MiB, true);
-  const auto others_come = [&] {
-    set_limit(program, 4 * MiB);
-    faulty.fail_call(Call::cuMemUnmap, 2, CUDA_ERROR_UNKNOWN);
-    return true;
-  };
-  const auto refused = control.pause(timeout, Strict::No, {.may_move = others_come});
-  ASSERT_FALSE(refused.ok());
+  bool stands_still = false;
+  const PauseWatch others_come{.is_wanted =
+                                   [&] {
+                                     if (stands_still) set_limit(program, 4 * MiB);
+                                     return true;
+                                   },
+                               .may_move =
+                                   [&] {
+                                     faulty.fail_call(Call::cuMemUnmap, 2, CUDA_ERROR_UNKNOWN);
+                                     return stands_still = true;
+                                   }};
+  ASSERT_FALSE(control.pause(timeout, Strict::No, others_come).ok());
   EXPECT_TRUE(control.is_paused());
   EXPECT_TRUE(program.calls.is_shut());
   set_limit(program, whole);

@@ -262,6 +262,36 @@ TEST_F(PauseTest, WithoutRoomOnTheDeviceItStaysPausedOrResumesPartly) {
   program.free_all();
 }
 
+// The program has taken memory natively, which is never refused and counts. What was beyond the
+// limit before the pause may be so after it, and no more than that.
+TEST_F(PauseTest, MemoryBeyondTheLimitReturns) {
+  MemorySettings settings;
+  settings.limit = SizeLimit::of_bytes(64 * MiB);
+  Program program{driver(), settings};
+  program.add(30 * MiB, false);
+  program.add(10 * MiB, true);
+  LocalBudget& budget = program.memory->devices().all().front()->budget();
+  const Size native = 50 * MiB;
+  budget.note_native(native);
+  const Size excess = budget.excess();
+  ASSERT_GT(excess, 20 * MiB);
+  for (int times = 0; times < 2; ++times) {
+    ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
+    ASSERT_DONE(program.pauser->resume(Partly::No));
+    EXPECT_EQ(program.pauser->paused_bytes(), 0U);
+    EXPECT_EQ(budget.excess(), excess);
+    EXPECT_FALSE(budget.commit(2 * MiB).ok());
+    program.expect_intact();
+  }
+  ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
+  budget.set_limit(60 * MiB);
+  EXPECT_FALSE(program.pauser->resume(Partly::No).ok()) << "the limit was lowered meanwhile";
+  budget.set_limit(64 * MiB);
+  ASSERT_DONE(program.pauser->resume(Partly::No));
+  program.free_all();
+  budget.forget_native(native);
+}
+
 TEST_F(PauseTest, MemoryThatCameBackAsFarAsTheHostCanBeExported) {
   MemorySettings settings;
   settings.limit = SizeLimit::of_bytes(64 * MiB);
