@@ -70,7 +70,7 @@ class Leases final : public Lessor {
     std::uint64_t foreign_since = 0;   // foreign memory is in the way; 0: it is not
     // It gave less than it had reported, or did not pause. Until then it reports only its surplus.
     std::uint64_t short_until = 0;
-    Size held_before = 0;           // bytes held before the pause
+    Size held_before = 0;           // bytes held when the last pause began
     std::uint64_t unleased_at = 0;  // it may have taken memory without a lease; 0: it has not
 
     bool is_host() const { return uuid == Lessor::the_host; }
@@ -121,6 +121,7 @@ class Leases final : public Lessor {
   void give_again_later(const node::ReclaimDemand& demand);
   bool pause_for(const node::ReclaimDemand& demand);
   void return_what_is_released();
+  void note_what_is_held();
   void note_what_is_away();
   bool pauses_with_group(const node::ReclaimDemand& demand);
   std::optional<Duration> work_deadline(const node::ReclaimDemand& demand);
@@ -131,6 +132,7 @@ class Leases final : public Lessor {
   bool may_move_with_group(std::uint64_t until);
   void wait_for_group(Holding& holding, std::uint64_t until);
   void bring_back(std::uint64_t now);
+  void back_off(std::uint64_t now);
   enum class Room : std::uint8_t { All, Some, None, Refused };
   Room room_to_come_back();
   void end_return();
@@ -183,7 +185,9 @@ class Leases final : public Lessor {
   bool shares_time_ = false;
 
   // For the second thread only.
-  std::uint64_t paused_at_ = 0;  // 0: not paused at the service's request
+  std::uint64_t paused_at_ = 0;   // 0: not paused at the service's request
+  std::uint64_t retry_wait_ = 0;  // after the last attempt to bring it back, which failed
+  std::uint64_t retries_at_ = 0;
   bool is_partly_back_ = false;  // some memory has come back ahead of the resume
   bool tenant_is_idle_ = false;
   std::uint64_t looked_at_ = 0;

@@ -28,6 +28,9 @@ constexpr std::uint64_t for_the_answer = 100 * a_millisecond;
 constexpr std::uint64_t commits_within = 2'000 * a_millisecond;
 // A paused program that finds no room for this long resumes with part of its memory on the host.
 constexpr std::uint64_t longest_held = 60'000 * a_millisecond;
+// Between its attempts: each asks the service, or takes memory that others could have meanwhile.
+constexpr std::uint64_t shortest_retry_wait = 20 * a_millisecond;
+constexpr std::uint64_t longest_retry_wait = 250 * a_millisecond;
 
 Size difference(Size a, Size b) {
   return a > b ? a - b : b - a;
@@ -142,18 +145,18 @@ bool Leases::pause_for(const ReclaimDemand& demand) {
     leave_again();
     return true;
   }
-  {
-    const Holding holding{lock_};
-    for (Leased& place : places()) place.held_before = place.budget->held_bytes();
-  }
   const Duration within{std::clamp<std::uint64_t>(demand.within, 100'000, longest_pause)};
   // Older services give no deadline.
   const Duration work_within = work_deadline(demand).value_or(within);
   const bool is_with_group = pauses_with_group(demand);
   const auto has_released = [this] { return_what_is_released(); };
+  const auto may_move = [this] {
+    note_what_is_held();
+    return true;
+  };
   const auto pause = [&](Duration at_most) {
     return is_with_group ? pause_with_group(at_most, demand, has_released)
-                         : tenant_.pause(at_most, {}, has_released);
+                         : tenant_.pause(at_most, {.may_move = may_move}, has_released);
   };
   const auto has_timed_out = [](const Result<void>& paused) {
     return !paused.ok() && paused.error().kind == ErrorKind::TimedOut;
@@ -178,7 +181,14 @@ bool Leases::pause_for(const ReclaimDemand& demand) {
   }
   note_what_is_away();
   paused_at_ = now_ns();
+  retry_wait_ = retries_at_ = 0;
   return true;
+}
+
+// Call once calls are held: a call that was under way may have taken memory until then.
+void Leases::note_what_is_held() {
+  const Holding holding{lock_};
+  for (Leased& place : places()) place.held_before = place.budget->held_bytes();
 }
 
 // Gives back what a pause has released so far, so that others need not wait for its end.
@@ -277,6 +287,7 @@ Result<void> Leases::pause_with_group(Duration within, const ReclaimDemand& dema
                                       },
                                   .may_move =
                                       [&] {
+                                        note_what_is_held();
                                         report(true);
                                         return may_move_with_group(until + for_the_answer);
                                       }};
@@ -309,6 +320,7 @@ void Leases::bring_back(std::uint64_t now) {
     if (!is_connected()) say_who_can_bring_back();
     return;
   }
+  if (now < retries_at_) return;
   const bool has_waited_long = now - paused_at_ > longest_held;
   const Room room = room_to_come_back();
   if (room != Room::All && !has_waited_long) {
@@ -316,7 +328,10 @@ void Leases::bring_back(std::uint64_t now) {
       is_partly_back_ = true;
       tenant_.return_ahead();
     }
-    if (room == Room::Refused) leave_again();  // so that others can have it
+    if (room == Room::Refused) {
+      leave_again();  // so that others can have it
+      back_off(now);
+    }
     return;
   }
   const auto resumed = tenant_.resume(has_waited_long ? Tenant::Come::Partly : Tenant::Come::Whole);
@@ -331,7 +346,13 @@ void Leases::bring_back(std::uint64_t now) {
     end_return();
     return;
   }
+  back_off(now);
   CUVMM_LOG_RARELY(Warning, "the program is still paused: %s", resumed.error().text().c_str());
+}
+
+void Leases::back_off(std::uint64_t now) {
+  retry_wait_ = std::clamp(2 * retry_wait_, shortest_retry_wait, longest_retry_wait);
+  retries_at_ = now + retry_wait_;
 }
 
 // Forgets the requests for what the program held before its pause. The service would otherwise
@@ -368,9 +389,12 @@ Leases::Room Leases::room_to_come_back() {
     if (Pending* const asked = find(place.comes_back_with)) {
       has_some |= asked->has_parts && place.budget->surplus() >= batch_of(place);
       if (asked->state == Pending::State::Waits) continue;
-      is_refused |= asked->state == Pending::State::Refused;
+      const bool is_refused_now = asked->state == Pending::State::Refused;
       *asked = pending_.back();
       pending_.pop_back();
+      place.comes_back_with = 0;
+      is_refused |= is_refused_now;
+      if (is_refused_now) continue;  // ask again later
     }
     place.comes_back_with = ask(place, missing, Ask::InParts);
   }

@@ -54,6 +54,7 @@ class WillingTenant final : public lease::Tenant {
     ++pauses;
     const std::uint64_t until = now_us() + static_cast<std::uint64_t>(within.count());
     while (busy.load() && now_us() < until && fellows.still_working()) ::usleep(1000);
+    TRY(hold(takes_while_called.exchange(0)));
     if (busy.load() || !fellows.may_move())
       return Error{.kind = ErrorKind::TimedOut, .doing = "pause"};
     paused = true;
@@ -71,6 +72,10 @@ class WillingTenant final : public lease::Tenant {
     if (has_shut_down) {
       ++resumes;
       return Error{.kind = ErrorKind::NotSupported, .doing = "resume"};
+    }
+    if (cannot_resume) {
+      ++resumes;
+      return Error{.kind = ErrorKind::OutOfMemory, .doing = "resume"};
     }
     TRY(hold(comes_back - held));
     paused = false;
@@ -113,7 +118,8 @@ class WillingTenant final : public lease::Tenant {
   }
 
   std::atomic<Size> cache{0};
-  std::atomic<Size> takes_meanwhile{0};  // of what it frees next
+  std::atomic<Size> takes_meanwhile{0};     // of what it frees next
+  std::atomic<Size> takes_while_called{0};  // to pause, by a call that was under way
   std::atomic<Size> held{0};
   std::atomic<Size> comes_back{0};
   std::atomic<Size> cold_memory{0};
@@ -132,6 +138,7 @@ class WillingTenant final : public lease::Tenant {
   std::atomic<bool> gives_half_first{false};
   std::atomic<bool> fails_when_paused{false};
   std::atomic<bool> has_shut_down{false};
+  std::atomic<bool> cannot_resume{false};
   std::atomic<share::Presence> presence{share::Presence::OnDevices};
   share::LeftMemory left{};  // for the thread that carries out demands
   LeasedBudget* held_by = nullptr;

@@ -130,6 +130,18 @@ TEST(LeasedBudgets, FollowTheServicesLimit) {
   EXPECT_TRUE(comes_true([&] { return world.budget.limit() == 32 * MiB; }));
 }
 
+// Memory that the program takes natively counts, too, so a lease may have room beyond the limit.
+TEST(LeasedBudgets, DoNotWaitForALeaseBeyondTheirLimit) {
+  LeasedWorld world;
+  world.begin(16 * MiB);
+  world.budget.note_native(10 * MiB);
+  world.budget.add_lease(batch);
+  const std::uint64_t began = now_us();
+  EXPECT_FALSE(wait_for_more(world.budget, 8 * MiB, 20'000));
+  EXPECT_LT(now_us() - began, 10'000'000U);
+  EXPECT_EQ(world.budget.surplus(), batch) << "it was no fault of the driver's";
+}
+
 TEST(LeasedBudgets, WaitForOthersOutsideTheirCallUntilTheDeadline) {
   LeasedWorld world;
   world.begin();

@@ -45,6 +45,29 @@ TEST_F(LeasesInParts, APauseReturnsWhatItHasReleasedWhileItGoesOn) {
   EXPECT_EQ(answer.returned, all / 2);
 }
 
+// A call that was under way has taken it after the demand, and it left with the rest.
+TEST_F(LeasesInParts, AReturningProgramAsksForWhatItTookAsThePauseBegan) {
+  const Size more = 8 * MiB;
+  world.budget.add_lease(more);
+  world.tenant.takes_while_called = more;
+  world.tenant.comes_back = all + more;
+  pause();
+  EXPECT_EQ(hold_a_call().bytes, all + more);
+}
+
+// Each attempt takes memory that others could have meanwhile.
+TEST_F(LeasesInParts, AProgramThatCannotComeBackTriesLessAndLessOften) {
+  pause();
+  world.service.hang_up();  // the driver decides now, and has no room
+  world.tenant.cannot_resume = true;
+  world.tenant.held_calls = true;
+  ASSERT_TRUE(comes_true([&] { return world.tenant.resumes >= 1; }));
+  ::sleep(1);
+  EXPECT_LE(world.tenant.resumes, 10);
+  world.tenant.cannot_resume = false;
+  EXPECT_TRUE(comes_true([&] { return !world.tenant.is_paused(); }));
+}
+
 TEST_F(LeasesInParts, AReturningProgramFillsEachPartAsItComes) {
   pause();
   const auto ask = hold_a_call();
