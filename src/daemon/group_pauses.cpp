@@ -23,13 +23,13 @@ GroupPauses::GroupPause* GroupPauses::pause_of(ClientId client, Revision revisio
 
 void GroupPauses::say(ClientId client, Member& member, GroupStep step) {
   if (step == GroupStep::Hold) member.standing = Standing::Asked;
-  if (step == GroupStep::Run) member.standing = Standing::Running;
+  if (step == GroupStep::Run || step == GroupStep::Over) member.standing = Standing::Running;
   say_(client, {member.revision, step});
 }
 
 void GroupPauses::reported(ClientId client, const node::StandsStill& said) {
   GroupPause* const pause = pause_of(client, said.revision);
-  if (pause == nullptr) return;
+  if (pause == nullptr) return say_(client, {said.revision, GroupStep::Over});
   Member& member = pause->members[client];
   member.revision = said.revision;
   // A report that crossed the order to run is out of date.
@@ -66,9 +66,10 @@ void GroupPauses::settle(GroupPause& pause) {
   if (!is_over && (pause.moves || count(Standing::Still) == all)) {
     pause.moves = true;
     tell_all(Standing::Still, GroupStep::Move);
-  } else if (is_over || (working != 0 && working != all)) {
+  } else if (is_over) {
+    for (const Standing one : {Standing::Still, Standing::Working}) tell_all(one, GroupStep::Over);
+  } else if (working != 0 && working != all) {
     tell_all(Standing::Still, GroupStep::Run);
-    if (is_over) tell_all(Standing::Working, GroupStep::Run);
   } else if (working == 0) {
     tell_all(Standing::Running, GroupStep::Hold);
   } else {

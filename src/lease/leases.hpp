@@ -121,6 +121,8 @@ class Leases final : public Lessor {
   void give_again_later(const node::ReclaimDemand& demand);
   bool pause_for(const node::ReclaimDemand& demand);
   void return_what_is_released();
+  bool is_over(const node::ReclaimDemand& demand) const;
+  bool is_step(const node::ReclaimDemand& demand, node::GroupStep step) const;  // under the lock
   void note_what_is_held();
   void note_what_is_away();
   bool pauses_with_group(const node::ReclaimDemand& demand);

@@ -158,8 +158,8 @@ bool Leases::pause_for(const ReclaimDemand& demand) {
     return is_with_group ? pause_with_group(at_most, demand, has_released)
                          : tenant_.pause(at_most, {.may_move = may_move}, has_released);
   };
-  const auto has_timed_out = [](const Result<void>& paused) {
-    return !paused.ok() && paused.error().kind == ErrorKind::TimedOut;
+  const auto has_timed_out = [&](const Result<void>& paused) {
+    return !paused.ok() && paused.error().kind == ErrorKind::TimedOut && !is_over(demand);
   };
   const Duration first = std::min(within / 2, work_within);
   auto paused = pause(first);
@@ -251,6 +251,15 @@ bool Leases::may_move_with_group(std::uint64_t until) {
   return group_step_ && group_step_->step == GroupStep::Move;
 }
 
+bool Leases::is_step(const ReclaimDemand& demand, GroupStep step) const {
+  return group_step_ && group_step_->revision == demand.revision && group_step_->step == step;
+}
+
+bool Leases::is_over(const ReclaimDemand& demand) const {
+  const Holding holding{lock_};
+  return is_step(demand, GroupStep::Over);
+}
+
 // Holds the program's calls until all members of the group hold theirs, then moves its memory. Lets
 // calls run in between if the service says so.
 Result<void> Leases::pause_with_group(Duration within, const ReclaimDemand& demand,
@@ -296,6 +305,7 @@ Result<void> Leases::pause_with_group(Duration within, const ReclaimDemand& dema
     if (paused.ok() || paused.error().kind != ErrorKind::TimedOut) return paused;
     Holding holding{lock_};
     if (now_ns() >= until || standing_ != Standing::Connected) return paused;
+    if (is_step(demand, GroupStep::Over)) return paused;
     if (!group_step_) heard_.wait_for(holding, std::chrono::milliseconds{1});
   }
 }

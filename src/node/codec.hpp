@@ -37,7 +37,7 @@ inline constexpr std::uint8_t value_count<PlaceKind> = 2;
 template <>
 inline constexpr std::uint8_t value_count<ReclaimEnd> = 4;
 template <>
-inline constexpr std::uint8_t value_count<GroupStep> = 3;
+inline constexpr std::uint8_t value_count<GroupStep> = 4;
 template <>
 inline constexpr std::uint8_t value_count<PresenceStep> = 4;
 template <>

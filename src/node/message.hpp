@@ -225,6 +225,7 @@ enum class GroupStep : std::uint8_t {
   Hold,  // hold its calls
   Run,   // let its calls run until the next step
   Move,  // move its memory: all members stand still
+  Over,  // the service does not wait for this pause any more
 };
 struct NextGroupStep {
   Revision revision = 0;

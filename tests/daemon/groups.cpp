@@ -89,21 +89,29 @@ TEST_F(PausesOfAGroup, DoNotWaitForAMemberThatHasGone) {
   pauses.reported(1, {11, true});
   pauses.ended(2, 12, ReclaimEnd::ClientGone);
   EXPECT_EQ(told(1), GroupStep::Move);
+}
+
+// It was stopped, for example, and reports once it has been continued.
+TEST_F(PausesOfAGroup, AreOverForAMemberWhoseDemandHasEnded) {
+  pauses.reported(1, {11, true});
+  pauses.ended(2, 12, ReclaimEnd::Expired);
+  EXPECT_EQ(told(1), GroupStep::Over);
+  pauses.reported(2, {12, true});
+  EXPECT_EQ(told(2), GroupStep::Over);
   pauses.reported(3, {13, true});
-  pauses.reported(1, {99, true});
-  EXPECT_EQ(told(1), std::nullopt) << "there is no such demand";
+  EXPECT_EQ(told(3), GroupStep::Over) << "there was no such demand";
 }
 
 TEST_F(PausesOfAGroup, MoveNobodyIfOneDoesNotPause) {
   pauses.reported(1, {11, true});
   pauses.ended(2, 12, ReclaimEnd::Refused);
-  EXPECT_EQ(told(1), GroupStep::Run);
+  EXPECT_EQ(told(1), GroupStep::Over);
 }
 
 TEST_F(PausesOfAGroup, LetAMemberWhoseWorkGoesOnRunIfOneDoesNotPause) {
   pauses.reported(1, {11, false});
   pauses.ended(2, 12, ReclaimEnd::Refused);
-  EXPECT_EQ(told(1), GroupStep::Run);
+  EXPECT_EQ(told(1), GroupStep::Over);
 }
 
 TEST(LeasedBudgets, PauseWithTheirGroupOnlyWhenAllStandStill) {
@@ -154,6 +162,25 @@ TEST(LeasedBudgets, PauseWithTheirGroupAfterAPauseThatWasCalledOff) {
   EXPECT_EQ(world.service.hear<ReclaimAnswer>().outcome, ReclaimOutcome::Deferred);
   EXPECT_EQ(world.service.hear<ReclaimAnswer>().outcome, ReclaimOutcome::Refused);
   demand_pause_with_group(world, 6, 20'000'000);
+  EXPECT_EQ(world.service.hear<StandsStill>().revision, 6U);
+  world.service.say(NextGroupStep{6, GroupStep::Move});
+  EXPECT_EQ(world.service.hear<ReclaimAnswer>().outcome, ReclaimOutcome::Applied);
+}
+
+// Neither the program's calls nor the service's next demand wait for its deadline.
+TEST(LeasedBudgets, DoNotPauseWithTheirGroupOnceThePauseIsOver) {
+  LeasedWorld world;
+  world.begin();
+  ASSERT_TRUE(world.commit(8 * MiB, [&] { world.service.grant_next(); }));
+  world.tenant.held = 8 * MiB;
+  demand_pause_with_group(world, 5, 60'000'000);
+  world.service.hear<StandsStill>();
+  const std::uint64_t began = now_us();
+  world.service.say(NextGroupStep{5, GroupStep::Over});
+  EXPECT_EQ(world.service.hear<ReclaimAnswer>().outcome, ReclaimOutcome::Refused);
+  EXPECT_LT(now_us() - began, 20'000'000U);
+  EXPECT_FALSE(world.tenant.paused);
+  demand_pause_with_group(world, 6, 60'000'000);
   EXPECT_EQ(world.service.hear<StandsStill>().revision, 6U);
   world.service.say(NextGroupStep{6, GroupStep::Move});
   EXPECT_EQ(world.service.hear<ReclaimAnswer>().outcome, ReclaimOutcome::Applied);
