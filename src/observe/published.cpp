@@ -46,7 +46,7 @@ void add_regions(ClientSample& client, const share::Figures& now) {
 
 void PublishedProcesses::ask() {
   std::erase_if(all_, [](Known& one) {
-    if (one.seen.look() || !one.seen.has_ended()) return false;
+    if (!one.seen.has_ended()) return false;
     one.seen.remove_file();
     return true;
   });

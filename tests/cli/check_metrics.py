@@ -122,6 +122,16 @@ class Figures(WebTest):
                       if name == "cuvmm_memory_live_bytes")
         self.assertEqual(live, [8 * MiB, 16 * MiB])
 
+    def test_a_killed_client_is_not_shown_once_more(self):
+        server = self.serve()
+        holder = self.holder([8], "--name", "gone")
+        self.assertEqual(value_of(self.metrics(server), "cuvmm_memory_live_bytes", client="gone"), 8 * MiB)
+        holder.process.kill()
+        holder.process.wait()
+        body = self.metrics(server)
+        self.assertNotIn('client="gone"', body)
+        self.assertEqual(value_of(body, "cuvmm_clients"), 0)
+
     def test_names_of_any_letters_stay_separate(self):
         server = self.serve()
         self.holder([8], "--name", "é")
