@@ -11,10 +11,7 @@ constexpr const char* lending = "lend memory";
 }  // namespace
 
 bool ProgramLending::Lent::is_there() const {
-  for (const auto& chunk : chunks) {
-    if (chunk.expired()) return false;
-  }
-  return true;
+  return !chunks.empty() && !chunks.front().expired();
 }
 
 Result<Memory::Lent> ProgramLending::lend(CUdeviceptr address, const Lending::Secret& fresh) {
@@ -55,14 +52,17 @@ Result<Lending::Block> ProgramLending::borrow(Id id) const {
   const auto found = all_.find(id);
   Lending::Block block;
   if (found != all_.end()) {
-    for (const auto& chunk : found->second.chunks) {
-      chunks.push_back(chunk.lock());
-      if (chunks.back() == nullptr) break;
-      block.size += chunks.back()->size;
-      block.chunks.push_back(chunks_.backing(*chunks.back()));
+    // Up to the first that is gone: what follows may have been another block, side by side with the
+    // lent one.
+    for (const auto& lent : found->second.chunks) {
+      std::shared_ptr<ProgramChunk> chunk = lent.lock();
+      if (chunk == nullptr) break;
+      block.size += chunk->size;
+      block.chunks.push_back(chunks_.backing(*chunk));
+      chunks.push_back(std::move(chunk));
     }
   }
-  if (!chunks.empty() && chunks.back() != nullptr) return block;
+  if (!chunks.empty()) return block;
   return Error{.kind = ErrorKind::NotFound, .doing = lending, .subject = "it was freed"};
 }
 

@@ -222,7 +222,7 @@ std::optional<std::pair<CUdeviceptr, Size>> PointerFacts::address_range() const 
   if (!chunk_.has_value()) return std::pair{allocation_->address, allocation_->size};
   const auto range = mapping();
   // For a mapping of host memory, the driver reports the size but not the beginning (measured).
-  const bool is_of_host = chunk_->chunk->device() == nullptr;
+  const bool is_of_host = chunk_->chunk->properties().location.type != CU_MEM_LOCATION_TYPE_DEVICE;
   return std::pair{is_of_host ? CUdeviceptr{0} : range.first, range.second};
 }
 

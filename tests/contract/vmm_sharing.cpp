@@ -42,6 +42,11 @@ TEST_F(SharedChunk, ImportedIntoTheSameProcessIsTheSameMemory) {
   auto mapping = given_mapping(reserved.address(), theirs);
   ASSERT_CUDA(set_access(mapping.address(), chunk_size));
   expect_pattern(mapping.address(), chunk_size, 31);
+  CUdeviceptr begin = 0;
+  size_t size = 0;
+  ASSERT_CUDA(driver().cuMemGetAddressRange(&begin, &size, mapping.address() + 4));
+  EXPECT_EQ(begin, mapping.address());
+  EXPECT_EQ(size, chunk_size);
   write_word(mapping.address(), 1234);
   EXPECT_EQ(read_word(ours.address()), 1234u);
 }

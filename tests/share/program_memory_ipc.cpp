@@ -207,8 +207,25 @@ TEST_F(ProgramMemoryIpc, OpeningWhatHasEndedIsNotPermitted) {
   for (const Size at : {0u, 1u}) add(at);
   Child child{"finds_program_memory_freed"};
   const CUipcMemHandle handle = world->handle_of(address);
+  end(0);
+  child.link().send(handle);
+  EXPECT_EQ(child.wait(), 0);
+}
+
+// It may have been another block, which only happened to lie there.
+TEST_F(ProgramMemoryIpc, AHandleLendsWhatLiesBeforeAChunkThatHasEnded) {
+  for (const Size at : {0u, 1u, 2u}) add(at);
+  fill_pattern(address, chunk_size, 5);
+  ASSERT_CUDA(synchronize());
+  Child child{"borrows"};
+  const CUipcMemHandle handle = world->handle_of(address);
   end(1);
   child.link().send(handle);
+  child.link().send(std::array<std::uint32_t, 2>{5, 6});
+  child.link().send(Size{chunk_size});
+  child.link().wait_for_signal();
+  expect_pattern(address, chunk_size, 6);
+  child.link().signal();
   EXPECT_EQ(child.wait(), 0);
 }
 
