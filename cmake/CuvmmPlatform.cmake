@@ -80,7 +80,9 @@ function(cuvmm_made_small target folder)
   endforeach()
   if(CUVMM_SMALL AND NOT CUVMM_SANITIZE)
     target_compile_options(${target} PRIVATE "$<$<NOT:$<CONFIG:Debug>>:-Os>")
-    set_source_files_properties(${arg_FAST} PROPERTIES COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-O2>")
+    # Padding in front of jump targets would add 14 KB to the preload library.
+    set_source_files_properties(${arg_FAST} PROPERTIES
+      COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-O2;-fno-align-jumps;-fno-align-labels>")
   endif()
 endfunction()
 # A C caller may pass any number as an enum, and the driver must handle it.
