@@ -146,6 +146,8 @@ class NodePolicy {
   std::vector<TurnWish> wishes() const;
   std::set<PlaceId> places_of(const std::string& group) const;
   std::uint32_t weight_of(const std::string& group) const;
+  RelativeWeight relative_weight_of(const std::string& group,
+                                    const std::set<PlaceId>& places) const;
   void end_turn(const std::string& group);
   void end_turns_at(const std::set<PlaceId>& places);
 

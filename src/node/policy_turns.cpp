@@ -91,6 +91,19 @@ std::uint32_t NodePolicy::weight_of(const std::string& group) const {
   return weight;
 }
 
+RelativeWeight NodePolicy::relative_weight_of(const std::string& group,
+                                              const std::set<PlaceId>& places) const {
+  RelativeWeight found{.weight = weight_of(group), .groups = 1, .sum = weight_of(group)};
+  std::set<std::string> known{group};
+  for (const auto& [id, client] : books_.clients()) {
+    if (!known.insert(client.group).second || is_idle(client.group)) continue;
+    if (!meet(places_of(client.group), places)) continue;
+    ++found.groups;
+    found.sum += weight_of(client.group);
+  }
+  return found;
+}
+
 std::vector<TurnWish> NodePolicy::wishes() const {
   std::vector<TurnWish> all;
   std::set<std::string> known;
@@ -99,7 +112,8 @@ std::vector<TurnWish> NodePolicy::wishes() const {
     const bool wants_one =
         ask.waits_for_turn && ask.no_turn_before <= now_ && no_turns_before(group) <= now_;
     if (!wants_one || turns_.has_turn(group) || !known.insert(group).second) continue;
-    all.push_back({group, places_of(group), weight_of(group)});
+    const std::set<PlaceId> places = places_of(group);
+    all.push_back({group, places, relative_weight_of(group, places)});
   }
   return all;
 }

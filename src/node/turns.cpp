@@ -4,13 +4,10 @@
 #include <algorithm>
 
 namespace cuvmm::node {
-namespace {
 
 bool meet(const std::set<PlaceId>& a, const std::set<PlaceId>& b) {
   return std::any_of(a.begin(), a.end(), [&](PlaceId place) { return b.contains(place); });
 }
-
-}  // namespace
 
 GroupTurn* TurnTable::find(const std::string& group) {
   const auto found = std::find_if(turns_.begin(), turns_.end(),
@@ -56,7 +53,13 @@ std::vector<std::string> TurnTable::start(const std::vector<TurnWish>& wishes, M
       // No credit for time in which it wanted no turn.
       used.time = std::max(used.time, newest_time_);
       newest_time_ = used.time;
-      turns_.push_back({wish.group, wish.places, now, now, quantum_after(used.last_swap), {}});
+      turns_.push_back({.group = wish.group,
+                        .places = wish.places,
+                        .began = now,
+                        .counted_until = now,
+                        .quantum = quantum_after(used.last_swap, wish.weight),
+                        .weight = wish.weight,
+                        .has_its_memory_since = {}});
       started.push_back(wish.group);
     }
     taken.insert(wish.places.begin(), wish.places.end());
@@ -82,7 +85,7 @@ void TurnTable::has_its_memory(GroupTurn& turn, Microseconds now) {
   Used& used = used_[turn.group];
   used.last_swap = now - turn.began;
   turn.has_its_memory_since = now;
-  turn.quantum = quantum_after(used.last_swap);
+  turn.quantum = quantum_after(used.last_swap, turn.weight);
 }
 
 Microseconds TurnTable::quantum_of(const std::string& group, Microseconds usual_swap) const {
@@ -103,6 +106,14 @@ void TurnTable::inherit(const std::string& other, const std::string& group) {
 void TurnTable::forget(const std::string& group) {
   std::erase_if(turns_, [&](const GroupTurn& turn) { return turn.group == group; });
   used_.erase(group);
+}
+
+// A group whose turn ends still has its memory, so it waits for no turn, and the next one is never
+// its own. So the length of turns, too, follows from the weights. The mean stays as it is, since it
+// determines how much time goes into swapping.
+Microseconds TurnTable::quantum_after(Microseconds swap, const RelativeWeight& weight) const {
+  return std::clamp(weight.of(quantum_after(swap)), times_.shortest_quantum,
+                    times_.longest_quantum);
 }
 
 Microseconds TurnTable::quantum_after(Microseconds swap) const {

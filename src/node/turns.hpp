@@ -11,6 +11,17 @@
 
 namespace cuvmm::node {
 
+bool meet(const std::set<PlaceId>& a, const std::set<PlaceId>& b);
+
+// A group's weight in proportion to the mean of all groups that compete for its places.
+struct RelativeWeight {
+  std::uint64_t weight = 1;
+  std::uint64_t groups = 1;
+  std::uint64_t sum = 1;  // of the groups' weights
+
+  Microseconds of(Microseconds time) const { return time * weight * groups / sum; }
+};
+
 // A group's turn, during which it has these places to itself.
 struct GroupTurn {
   std::string group;
@@ -18,6 +29,7 @@ struct GroupTurn {
   Microseconds began = 0;
   Microseconds counted_until = 0;  // time up to then has been charged to the group
   Microseconds quantum = 0;
+  RelativeWeight weight;
   std::optional<Microseconds> has_its_memory_since;  // the quantum starts then
 
   std::optional<Microseconds> ends_at() const {
@@ -30,7 +42,7 @@ struct GroupTurn {
 struct TurnWish {
   std::string group;
   std::set<PlaceId> places;
-  std::uint32_t weight = 1;
+  RelativeWeight weight;
 };
 
 // Decides whose turn it is: the group that has used the least time for its weight is next. A group
@@ -73,6 +85,7 @@ class TurnTable {
     Microseconds last_swap = 0;
   };
   Microseconds quantum_after(Microseconds swap) const;
+  Microseconds quantum_after(Microseconds swap, const RelativeWeight& weight) const;
 
   const PolicyTimes times_;
   std::vector<GroupTurn> turns_;

@@ -70,6 +70,26 @@ TEST_F(ThreeThatDoNotFit, TheQuantumFollowsFromTheTimeOfTheSwap) {
   EXPECT_EQ(turn.quantum, 50 * ms * PolicyTimes{}.quantum_per_swap);
 }
 
+// Whoever has had its turn holds its memory, and wants no turn until the other has taken it.
+TEST_F(ThreeThatDoNotFit, TurnsLastInProportionToTheWeights) {
+  ClientTerms heavier = terms();
+  heavier.weight = 4;
+  world.tell(TermsChanged{second_one, heavier});
+  want(first);
+  want(second_one);
+  std::map<ClientId, Microseconds> had;
+  for (int turn = 0; turn < 20; ++turn) {
+    world.after(10 * ms);
+    give_way();
+    const ClientId holder = has(first) ? first : second_one;
+    ASSERT_TRUE(has(holder) && world.has_turn(holder)) << turn;
+    const Microseconds began = world.now();
+    while (world.has_turn(holder)) world.after(ms);
+    had[holder] += world.now() - began;
+  }
+  EXPECT_NEAR(static_cast<double>(had[second_one]) / static_cast<double>(had[first]), 4, 0.2);
+}
+
 TEST_F(ThreeThatDoNotFit, AnIdleClientGivesItsTurnUpAtOnce) {
   want(first);
   want(second_one);
