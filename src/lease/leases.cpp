@@ -293,8 +293,11 @@ bool Leases::wait_until_leased(LeasedBudget& budget, Size size, std::uint64_t un
   Leased* const place = find(budget);
   if (place == nullptr) return false;
   for (;;) {
-    // No lease helps beyond the process's own limit.
-    if (budget.available() < size) return false;
+    // The service would grant it, since it does not know what the program took natively.
+    const Size below_limit = budget.available();
+    if (below_limit < size && size <= saturating_sum(below_limit, budget.native_bytes())) {
+      return false;
+    }
     if (!answers()) {
       if (!outwait_absence(holding, longest)) return false;
       // Let the caller ask the driver, which decides while there is no service.
