@@ -68,7 +68,8 @@ class TimeSharing : public OnPrimaryContext {
     ASSERT_NO_FATAL_FAILURE(load());
     decide(TimeGrant::None);
     ASSERT_TRUE(comes_true([] { return Engine::get()->time_lease().counts(); }));
-    ASSERT_EQ(board().words().wants.load(), 0u);
+    // What load() has given the device may count as in flight for a moment.
+    ASSERT_TRUE(comes_true([] { return board().words().wants.load() == 0; }));
   }
   void TearDown() override {
     if (IsSkipped()) return OnPrimaryContext::TearDown();
