@@ -52,8 +52,7 @@ Result<Lending::Block> ProgramLending::borrow(Id id) const {
   const auto found = all_.find(id);
   Lending::Block block;
   if (found != all_.end()) {
-    // Up to the first that is gone: what follows may have been another block, side by side with the
-    // lent one.
+    // Stops at the first that is gone: it may have belonged to another block, beside the lent one.
     for (const auto& lent : found->second.chunks) {
       std::shared_ptr<ProgramChunk> chunk = lent.lock();
       if (chunk == nullptr) break;

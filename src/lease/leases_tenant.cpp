@@ -28,7 +28,8 @@ constexpr std::uint64_t for_the_answer = 100 * a_millisecond;
 constexpr std::uint64_t commits_within = 2'000 * a_millisecond;
 // A paused program that finds no room for this long resumes with part of its memory on the host.
 constexpr std::uint64_t longest_held = 60'000 * a_millisecond;
-// Between its attempts: each asks the service, or takes memory that others could have meanwhile.
+// How long it rests between attempts, each of which asks the service or takes memory that others
+// could use.
 constexpr std::uint64_t shortest_retry_wait = 20 * a_millisecond;
 constexpr std::uint64_t longest_retry_wait = 250 * a_millisecond;
 
@@ -185,7 +186,7 @@ bool Leases::pause_for(const ReclaimDemand& demand) {
   return true;
 }
 
-// Call once calls are held: a call that was under way may have taken memory until then.
+// Call this only once calls are held: until then, a call that is under way may take memory.
 void Leases::note_what_is_held() {
   const Holding holding{lock_};
   for (Leased& place : places()) place.held_before = place.budget->held_bytes();

@@ -93,7 +93,8 @@ std::uint32_t NodePolicy::weight_of(const std::string& group) const {
 
 RelativeWeight NodePolicy::relative_weight_of(const std::string& group,
                                               const std::set<PlaceId>& places) const {
-  RelativeWeight found{.weight = weight_of(group), .groups = 1, .sum = weight_of(group)};
+  const std::uint32_t weight = weight_of(group);
+  RelativeWeight found{.weight = weight, .groups = 1, .sum = weight};
   std::set<std::string> known{group};
   for (const auto& [id, client] : books_.clients()) {
     if (!known.insert(client.group).second || is_idle(client.group)) continue;

@@ -112,13 +112,10 @@ void TurnTable::forget(const std::string& group) {
 // its own. So the length of turns, too, follows from the weights. The mean stays as it is, since it
 // determines how much time goes into swapping.
 Microseconds TurnTable::quantum_after(Microseconds swap, const RelativeWeight& weight) const {
-  return std::clamp(weight.of(quantum_after(swap)), times_.shortest_quantum,
-                    times_.longest_quantum);
-}
-
-Microseconds TurnTable::quantum_after(Microseconds swap) const {
-  return std::clamp(swap * times_.quantum_per_swap, times_.shortest_quantum,
-                    times_.longest_quantum);
+  const auto in_bounds = [&](Microseconds quantum) {
+    return std::clamp(quantum, times_.shortest_quantum, times_.longest_quantum);
+  };
+  return in_bounds(weight.of(in_bounds(swap * times_.quantum_per_swap)));
 }
 
 }  // namespace cuvmm::node

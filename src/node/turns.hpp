@@ -84,8 +84,7 @@ class TurnTable {
     std::uint64_t time = 0;  // in microseconds at weight 1
     Microseconds last_swap = 0;
   };
-  Microseconds quantum_after(Microseconds swap) const;
-  Microseconds quantum_after(Microseconds swap, const RelativeWeight& weight) const;
+  Microseconds quantum_after(Microseconds swap, const RelativeWeight& weight = {}) const;
 
   const PolicyTimes times_;
   std::vector<GroupTurn> turns_;

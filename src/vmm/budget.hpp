@@ -91,8 +91,8 @@ class LocalBudget : public Budget {
   Size available() const override;
   Size excess() const override;
 
-  // While memory returns that a pause has taken out: how far it exceeded the limit before. 0 ends
-  // this.
+  // How far commitments may exceed the limit: while the memory of a paused program returns, as far
+  // as it did before the pause; otherwise 0.
   void let_exceed(Size excess) { may_exceed_.store(excess, std::memory_order_relaxed); }
 
  protected:

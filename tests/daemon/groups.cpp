@@ -116,9 +116,7 @@ TEST_F(PausesOfAGroup, LetAMemberWhoseWorkGoesOnRunIfOneDoesNotPause) {
 
 TEST(LeasedBudgets, PauseWithTheirGroupOnlyWhenAllStandStill) {
   LeasedWorld world;
-  world.begin();
-  ASSERT_TRUE(world.commit(8 * MiB, [&] { world.service.grant_next(); }));
-  world.tenant.held = 8 * MiB;
+  ASSERT_NO_FATAL_FAILURE(world.begin_holding(8 * MiB));
   world.service.say(PauseWithGroup{5});
   world.service.say(ReclaimDemand{.revision = 5,
                                   .place = a_device,
@@ -153,9 +151,7 @@ void demand_pause_with_group(LeasedWorld& world, Revision revision, std::uint64_
 
 TEST(LeasedBudgets, PauseWithTheirGroupAfterAPauseThatWasCalledOff) {
   LeasedWorld world;
-  world.begin();
-  ASSERT_TRUE(world.commit(8 * MiB, [&] { world.service.grant_next(); }));
-  world.tenant.held = 8 * MiB;
+  ASSERT_NO_FATAL_FAILURE(world.begin_holding(8 * MiB));
   demand_pause_with_group(world, 5, 300'000);
   EXPECT_TRUE(world.service.hear<StandsStill>().has_ended_work);
   world.service.say(NextGroupStep{5, GroupStep::Run});
@@ -167,12 +163,10 @@ TEST(LeasedBudgets, PauseWithTheirGroupAfterAPauseThatWasCalledOff) {
   EXPECT_EQ(world.service.hear<ReclaimAnswer>().outcome, ReclaimOutcome::Applied);
 }
 
-// Neither the program's calls nor the service's next demand wait for its deadline.
+// Neither the program's calls nor the service's next demand have to wait for its deadline.
 TEST(LeasedBudgets, DoNotPauseWithTheirGroupOnceThePauseIsOver) {
   LeasedWorld world;
-  world.begin();
-  ASSERT_TRUE(world.commit(8 * MiB, [&] { world.service.grant_next(); }));
-  world.tenant.held = 8 * MiB;
+  ASSERT_NO_FATAL_FAILURE(world.begin_holding(8 * MiB));
   demand_pause_with_group(world, 5, 60'000'000);
   world.service.hear<StandsStill>();
   const std::uint64_t began = now_us();

@@ -287,6 +287,11 @@ struct LeasedWorld {
     other.join();
     ASSERT_TRUE(comes_true([&] { return leases.is_connected(); }));
   }
+  void begin_holding(Size held) {
+    begin();
+    ASSERT_TRUE(commit(held, [&] { service.grant_next(); }));
+    tenant.held = held;
+  }
   // Commits on another thread while the service answers on this one.
   bool commit(Size size, const std::function<void()>& meanwhile) {
     bool done = false;

@@ -129,17 +129,17 @@ TEST_F(FailedPauses, TheUpkeepThreadResumesAProgramLeftPaused) {
   program.add(30 * MiB, false);
   program.add(30 * MiB, true);
   bool stands_still = false;
-  const PauseWatch others_come{.is_wanted =
-                                   [&] {
-                                     if (stands_still) set_limit(program, 4 * MiB);
-                                     return true;
-                                   },
-                               .may_move =
-                                   [&] {
-                                     faulty.fail_call(Call::cuMemUnmap, 2, CUDA_ERROR_UNKNOWN);
-                                     return stands_still = true;
-                                   }};
-  ASSERT_FALSE(control.pause(timeout, Strict::No, others_come).ok());
+  const auto others_come = [&] {
+    if (stands_still) set_limit(program, 4 * MiB);
+    return true;
+  };
+  const auto fail_halfway = [&] {
+    faulty.fail_call(Call::cuMemUnmap, 2, CUDA_ERROR_UNKNOWN);
+    stands_still = true;
+    return true;
+  };
+  const PauseWatch watch{.is_wanted = others_come, .may_move = fail_halfway};
+  ASSERT_FALSE(control.pause(timeout, Strict::No, watch).ok());
   EXPECT_TRUE(control.is_paused());
   EXPECT_TRUE(program.calls.is_shut());
   set_limit(program, whole);

@@ -233,9 +233,7 @@ TEST_F(PauseTest, IsRefusedIfWorkDoesNotEndInTime) {
 }
 
 TEST_F(PauseTest, WithoutRoomOnTheDeviceItStaysPausedOrResumesPartly) {
-  MemorySettings settings;
-  settings.limit = SizeLimit::of_bytes(64 * MiB);
-  Program program{driver(), settings};
+  Program program{driver(), limited_to(64 * MiB)};
   program.add(30 * MiB, false);
   program.add(30 * MiB, true);
   ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
@@ -265,9 +263,7 @@ TEST_F(PauseTest, WithoutRoomOnTheDeviceItStaysPausedOrResumesPartly) {
 // The program has taken memory natively, which is never refused and counts. What was beyond the
 // limit before the pause may be so after it, and no more than that.
 TEST_F(PauseTest, MemoryBeyondTheLimitReturns) {
-  MemorySettings settings;
-  settings.limit = SizeLimit::of_bytes(64 * MiB);
-  Program program{driver(), settings};
+  Program program{driver(), limited_to(64 * MiB)};
   program.add(30 * MiB, false);
   program.add(10 * MiB, true);
   LocalBudget& budget = program.memory->devices().all().front()->budget();
@@ -293,9 +289,7 @@ TEST_F(PauseTest, MemoryBeyondTheLimitReturns) {
 }
 
 TEST_F(PauseTest, MemoryThatCameBackAsFarAsTheHostCanBeExported) {
-  MemorySettings settings;
-  settings.limit = SizeLimit::of_bytes(64 * MiB);
-  Program program{driver(), settings};
+  Program program{driver(), limited_to(64 * MiB)};
   program.add(30 * MiB, false);
   program.add(30 * MiB, false);
   EXPECT_FALSE(program.pauser->has_left_on_host());

@@ -93,9 +93,7 @@ TEST_F(PauseAlways, LosesNothingThoughTheDriverKeepsRefusing) {
 
 // A failed resume returns its memory to the device.
 TEST_F(PauseAlways, AResumeWithoutRoomHoldsNothing) {
-  MemorySettings settings;
-  settings.limit = SizeLimit::of_bytes(64 * MiB);
-  Program program{driver(), settings};
+  Program program{driver(), limited_to(64 * MiB)};
   program.add(30 * MiB, false);
   program.add(20 * MiB, true);
   ASSERT_TRUE(program.pauser->pause(timeout, Strict::No).ok());

@@ -122,6 +122,11 @@ class Program : public ServedMemory {
 
 class PauseTest : public DriverContract {
  protected:
+  static MemorySettings limited_to(Size limit) {
+    MemorySettings settings;
+    settings.limit = SizeLimit::of_bytes(limit);
+    return settings;
+  }
   void SetUp() override {
     DriverContract::SetUp();
     if (attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) == 0) {

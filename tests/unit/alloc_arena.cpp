@@ -156,7 +156,6 @@ TEST_F(ArenaTest, PendingNeighboursOfTwoStreamsMergeOnceTheyAreDone) {
   EXPECT_EQ(world.given_block(4 * MiB, 3).address(), address);
 }
 
-// A program may make a stream for each request.
 TEST_F(ArenaTest, FreeMemoryDoesNotWaitForANeighbourThatAnotherStreamFreed) {
   ArenaWorld& world = given();
   world.free_for_anyone(world.given_block(64 * MiB, 1));
@@ -180,6 +179,7 @@ TEST_F(ArenaTest, MemoryHandedOverAgainAndAgainNeedsNoMore) {
   EXPECT_EQ(world.arena().mapped_bytes(), mapped);
 }
 
+// A program may make a stream for each request.
 TEST_F(ArenaTest, WhatManyStreamsHaveFreedIsJoined) {
   ArenaWorld& world = given({.grow = Grow::Tight});
   for (StreamId stream = 1; stream <= 5000; ++stream) {
@@ -221,7 +221,7 @@ TEST_F(ArenaTest, UsesLargeChunksWhileMemoryIsPlentiful) {
   EXPECT_EQ(world.arena().mapped_bytes(), 64 * MiB);
 }
 
-// The rest of such a chunk would be of no use to anything but this arena.
+// Only this arena could use the rest of the chunk.
 TEST_F(ArenaTest, ASmallBlockDoesNotTakeALargeFreeChunkIfMemoryIsShort) {
   ArenaWorld& world = given({.limit_granules = 8});
   {

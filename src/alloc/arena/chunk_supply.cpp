@@ -5,8 +5,7 @@
 
 namespace cuvmm::arena {
 
-// Larger free chunks are not taken as they are: what the arena does not need of one would be of no
-// use to others.
+// Never takes a larger free chunk whole: only this arena could use the rest of it.
 Result<ChunkRef> ChunkSupply::take_chunk(Size size) {
   const ChunkKind kind{size, state_.here, state_.settings.exportable};
   if (ChunkRef free = state_.store.take_free(kind)) return free;
