@@ -5,7 +5,6 @@
 
 #include "alloc/near_chunk.hpp"
 #include "base/stopwatch.hpp"
-#include "base/undo.hpp"
 
 namespace cuvmm {
 namespace {
@@ -81,7 +80,6 @@ Result<void> DeviceSwapOut::take_out(const HostSide& host, PauseTimes& times,
                                      const StillWanted& is_wanted,
                                      const std::function<void()>& has_released) {
   auto copies = TRY(HostCopies::open(driver_, CopyDirection::Out, host.ring));
-  if (device_ != nullptr) excess_before_ = device_->budget().excess();
   const Result<void> outcome = take_out_all(host.stock, *copies, times, is_wanted, has_released);
   if (!copies->are_over()) unfinished_ = std::move(copies);
   return outcome;
@@ -157,11 +155,6 @@ Result<void> DeviceSwapOut::put_back_up_to(std::size_t end, const HostSide& host
   unfinished_.reset();
   if (back_ == end) return {};
   auto copies = TRY(HostCopies::open(driver_, CopyDirection::Back, host.ring));
-  const auto let_exceed = [this](Size excess) {
-    if (device_ != nullptr) device_->budget().let_exceed(excess);
-  };
-  let_exceed(excess_before_);
-  const Undo returned{[&] { let_exceed(0); }};
   const Result<void> outcome = map_and_fill(end, host.stock, *copies, instead, times);
   if (!copies->are_over()) {
     unfinished_ = std::move(copies);

@@ -91,7 +91,6 @@ class DeviceSwapOut {
   const Size begin_;
   std::vector<Size> ends_;  // end offsets of the chunks' contents, relative to `begin_`
   Size bytes_ = 0;
-  Size excess_before_ = 0;                  // of the device's budget
   std::size_t gone_ = 0;                    // the first `gone_` chunks have been taken out
   std::size_t mapped_ = 0;                  // of those, the first `mapped_` are mapped again,
   std::size_t back_ = 0;                    // and the first `back_` have their contents

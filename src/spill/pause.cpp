@@ -26,6 +26,22 @@ std::uint64_t deadline(Duration timeout) {
   return now_ns() + static_cast<std::uint64_t>(std::chrono::nanoseconds(timeout).count());
 }
 
+// While it lives, the budgets may be exceeded by as much as before the pause.
+class ExceedAgain {
+ public:
+  explicit ExceedAgain(const std::vector<std::pair<LocalBudget*, Size>>& excess) : excess_(excess) {
+    for (const auto& [budget, by] : excess_) budget->let_exceed(by);
+  }
+  ~ExceedAgain() {
+    for (const auto& [budget, by] : excess_) budget->let_exceed(0);
+  }
+  ExceedAgain(const ExceedAgain&) = delete;
+  ExceedAgain& operator=(const ExceedAgain&) = delete;
+
+ private:
+  const std::vector<std::pair<LocalBudget*, Size>>& excess_;
+};
+
 Error refused(ErrorKind kind, const char* doing, const char* why, Size asked = 0) {
   return {.kind = kind, .doing = doing, .subject = why, .asked = asked};
 }
@@ -106,6 +122,13 @@ Result<void> Pauser::check_room_on_host(Size bytes) const {
   return error;
 }
 
+void Pauser::note_excess() {
+  excess_.clear();
+  for (DeviceMemory* const device : program_.memory.devices().all()) {
+    excess_.emplace_back(&device->budget(), device->budget().excess());
+  }
+}
+
 void Pauser::list_what_leaves(PauseReport& report) {
   Size begin = 0;
   const auto served = program_.memory.devices().all();
@@ -183,6 +206,7 @@ HostSide Pauser::host_side() {
 }
 
 Result<void> Pauser::take_all_out(PauseReport& report, Strict strict, const PauseWatch& watch) {
+  note_excess();
   list_what_leaves(report);
   if (strict == Strict::Yes && report.stayed != 0) {
     return refused(ErrorKind::NotSupported, pausing, report.why, report.stayed);
@@ -235,6 +259,7 @@ Result<void> Pauser::put_each_back(PauseReport& report, Partly partly) {
       return chunk;
     };
   }
+  const ExceedAgain returning{excess_};
   for (const auto& removal : removals_) {
     if (!removal->has_begun()) continue;
     const InContext in_context{program_.driver, removal->context()};
@@ -341,6 +366,7 @@ bool Pauser::wait_for_room(std::uint64_t until) {
 void Pauser::return_ahead() {
   if (!is_paused_) return;
   const RelaxedCapture relaxed{program_.driver};
+  const ExceedAgain allowed{excess_};
   const Stopwatch returning{ahead_.took_us};
   for (const auto& removal : removals_) {
     const InContext in_context{program_.driver, removal->context()};

@@ -288,6 +288,47 @@ TEST_F(PauseTest, MemoryBeyondTheLimitReturns) {
   budget.forget_native(native);
 }
 
+// The device that takes another's spilled memory is beyond its limit, and is either the first of the
+// two to return or the last.
+TEST_F(PauseTest, MemoryBeyondTheLimitOnAPeerReturns) {
+  int devices = 0;
+  ASSERT_CUDA(driver().cuDeviceGetCount(&devices));
+  if (devices < 2) GTEST_SKIP() << "one device";
+  std::array<CUcontext, 2> contexts{};
+  ASSERT_CUDA(driver().cuCtxGetCurrent(&contexts[0]));
+  ASSERT_CUDA(driver().cuCtxCreate_v3020(&contexts[1], 0, 1));
+  for (const std::size_t lender : {0u, 1u}) {
+    MemorySettings chosen = limited_to(16 * MiB);
+    chosen.spill.to = SpillTo::Peer;
+    Program program{driver(), chosen};
+    program.memory->contexts().began(contexts[1]);
+    ASSERT_CUDA(driver().cuCtxSetCurrent(contexts[lender]));
+    program.add(8 * MiB, false);
+    ASSERT_CUDA(driver().cuCtxSetCurrent(contexts[1 - lender]));
+    program.add(16 * MiB, false);
+    program.add(4 * MiB, false);
+    LocalBudget& budget = program.memory->devices().find(static_cast<int>(lender))->budget();
+    const Size native = 8 * MiB;
+    budget.note_native(native);
+    const Size excess = budget.excess();
+    ASSERT_EQ(excess, 4 * MiB);
+    ASSERT_DONE(program.pauser->pause(timeout, Strict::Yes));
+    ASSERT_DONE(program.pauser->resume(Partly::No));
+    EXPECT_EQ(budget.excess(), excess);
+    EXPECT_FALSE(budget.commit(2 * MiB).ok());
+    for (const Program::Block& block : program.blocks) {
+      const bool is_lenders = block.address == program.blocks.front().address;
+      ASSERT_CUDA(driver().cuCtxSetCurrent(contexts[is_lenders ? lender : 1 - lender]));
+      expect_pattern(block.address, block.size, block.seed);
+    }
+    program.free_all();
+    budget.forget_native(native);
+    program.memory->contexts().ended(contexts[1]);
+  }
+  ASSERT_CUDA(driver().cuCtxSetCurrent(contexts[0]));
+  ASSERT_CUDA(driver().cuCtxDestroy(contexts[1]));
+}
+
 TEST_F(PauseTest, MemoryThatCameBackAsFarAsTheHostCanBeExported) {
   Program program{driver(), limited_to(64 * MiB)};
   program.add(30 * MiB, false);
