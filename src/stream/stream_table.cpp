@@ -183,7 +183,8 @@ void StreamTable::drop_events_of(StreamState& state) {
   state.left_behind.clear();
 }
 
-// The events ended with their context, and their handles may have been reused.
+// The events ended with their context, and their handles may have been reused. Frees on an ended
+// stream are done, also those that another thread notes later.
 void StreamTable::forget_events_of(StreamState& state) {
   const Holding holding{state.lock};
   state.marks.clear();
@@ -412,18 +413,17 @@ void StreamTable::context_stays(CUcontext context) {
 void StreamTable::context_ended(CUcontext context) {
   const Writing writing{lock_};
   forget_ending(context);
-  for (const auto& state : all_) {
-    if (state->context == context) forget_events_of(*state);
-  }
   for (auto place = by_key_.begin(); place != by_key_.end();) {
     StreamState& state = *place->second;
     if (state.context != context) {
       ++place;
       continue;
     }
-    state.advance(state.tick.load());
     end(state);
     place = by_key_.erase(place);
+  }
+  for (const auto& state : all_) {
+    if (state->context == context) forget_events_of(*state);
   }
   note_change();
 }

@@ -370,6 +370,18 @@ TEST_F(StreamEnds, FreesInAnEndedContextAreDone) {
   EXPECT_TRUE(clock->is_done(ticket));
 }
 
+TEST_F(StreamEnds, AFreeThatIsUnderWayWhenItsContextEndsIsDone) {
+  OwnContext own;
+  CUstream stream = nullptr;
+  GIVEN(driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  StreamClock::Operation operation{*clock, state({stream, false}),
+                                   StreamClock::Operation::Kind::Free};
+  const CUcontext ended = own.get();
+  GIVEN(own.destroy());
+  clock->context_ended(ended);
+  EXPECT_TRUE(clock->is_done(operation.freed()));
+}
+
 // Before the table is told that a context has ended, a new stream may get the handle of one that
 // ended with it.
 TEST_F(StreamEnds, ANewStreamDoesNotInheritTheRecordOfItsHandle) {
