@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <random>
 
@@ -111,6 +112,65 @@ TEST(ArenaLayout, AJoinedRangeIsAsYoungAsItsYoungestPart) {
   EXPECT_EQ(layout.free().by_age().oldest()->begin(), 8 * MiB);
   EXPECT_EQ(layout.free().by_age().newest()->begin(), 0u);
   EXPECT_EQ(layout.violation().value_or("nothing"), "nothing");
+}
+
+// Knows how far the device has come with each stream, and counts the questions.
+class CountingOrder final : public StreamOrder {
+ public:
+  bool is_before(const FreeTicket& freed, StreamId asker) const override {
+    return freed.stream == asker || is_done(freed);
+  }
+  bool is_done(const FreeTicket& freed) const override {
+    ++questions;
+    const auto found = reached.find(freed.stream);
+    return freed.is_for_anyone() || (found != reached.end() && freed.tick <= found->second);
+  }
+  void look(StreamId) override {}
+  bool wait(const FreeTicket& freed, std::uint64_t) override { return is_done(freed); }
+
+  std::map<StreamId, std::uint64_t> reached;
+  mutable std::size_t questions = 0;
+};
+
+// Frees that other streams handed over do not join, so a stream may own thousands of ranges.
+class ManyPendingFrees : public ::testing::Test {
+ protected:
+  static constexpr std::size_t count = 1024;  // whole chunks
+  static constexpr StreamId allocating = 1;
+  static constexpr StreamId freeing = 2;
+
+  ManyPendingFrees() {
+    layout.turn_into(layout.cut(*layout.tail(), {0, count * 64 * KiB}), TileKind::Free);
+    std::vector<Block*> blocks;
+    for (std::size_t i = 0; i < count; ++i) {
+      Range* const from = layout.free().best_fit(no_stream, 64 * KiB, 1);
+      blocks.push_back(&layout.carve(*from, 64 * KiB, allocating));
+    }
+    std::mt19937_64 random{7};
+    std::shuffle(blocks.begin(), blocks.end(), random);
+    for (std::size_t i = 0; i < count; ++i) layout.give_back(*blocks[i], {freeing, i + 1});
+  }
+  Size for_anyone() const { return layout.free().for_anyone().bytes(); }
+
+  Layout layout{0, 64 * MiB, 2 * MiB};
+  CountingOrder order;
+};
+
+TEST_F(ManyPendingFrees, CostOneQuestionWhileTheDeviceHasReachedNone) {
+  layout.settle(order);
+  EXPECT_EQ(order.questions, 1U);
+  EXPECT_EQ(for_anyone(), 0U);
+}
+
+TEST_F(ManyPendingFrees, AreForAnyoneAsFarAsTheDeviceHasCome) {
+  for (const std::size_t reached : {std::size_t{1}, count / 3, count / 3, count - 1, count}) {
+    order.reached[freeing] = reached;
+    order.questions = 0;
+    layout.settle(order);
+    EXPECT_EQ(for_anyone(), reached * 64 * KiB);
+    EXPECT_EQ(layout.violation().value_or("nothing"), "nothing");
+    EXPECT_LT(order.questions, 20U);
+  }
 }
 
 TEST(ArenaGapFill, LaysChunksFromBothEndsOfAHole) {

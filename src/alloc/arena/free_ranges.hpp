@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "alloc/arena/range_list.hpp"
 #include "alloc/arena/size_index.hpp"
@@ -44,6 +47,31 @@ class FreeRanges {
       if (index->count() != 0) visit(stream, *index);
     }
   }
+  // The ranges that are now free for anyone, as `is_free(FreeTicket)` says. The device completes a
+  // stream's frees in order, so there may be thousands of ranges, and a few questions suffice.
+  template <class IsFree>
+  std::vector<Range*> reached(IsFree is_free) {
+    std::vector<Range*> found;
+    for (auto& [stream, index] : streams_) {
+      if (index->count() == 0) continue;
+      const std::optional<std::uint64_t> last_free =
+          last_true(index->earliest(), index->latest(), [&](std::uint64_t tick) {
+            return is_free(FreeTicket{stream, tick});
+          });
+      if (!last_free) continue;
+      std::uint64_t first_pending = index->latest();
+      index->for_each([&](Range& range) {
+        const std::uint64_t tick = range.freeing.ticket.tick;
+        if (tick <= *last_free) {
+          found.push_back(&range);
+        } else {
+          first_pending = std::min(first_pending, tick);
+        }
+      });
+      index->raise_earliest(first_pending);
+    }
+    return found;
+  }
   const SizeIndex& for_anyone() const { return for_anyone_; }
   // The number of streams that own ranges; may be too high by up to most_unused.
   std::size_t owners() const { return streams_.size(); }
@@ -59,6 +87,20 @@ class FreeRanges {
  private:
   // At most this many streams keep an index without ranges.
   static constexpr std::size_t most_unused = 64;
+
+  // The last tick from `first` to `last` for which `holds`, which holds for none after one for
+  // which it does not; nullopt: for none.
+  template <class Holds>
+  static std::optional<std::uint64_t> last_true(std::uint64_t first, std::uint64_t last,
+                                                Holds holds) {
+    if (!holds(first)) return {};
+    if (holds(last)) return last;
+    while (last - first > 1) {
+      const std::uint64_t middle = first + (last - first) / 2;
+      (holds(middle) ? first : last) = middle;
+    }
+    return first;
+  }
 
   const SizeIndex* find(StreamId owner) const;
   SizeIndex& index_of(StreamId owner);

@@ -329,12 +329,8 @@ void Layout::absorb_next(Range& range, Range& next) {
 }
 
 void Layout::settle(const StreamOrder& order) {
-  std::vector<Range*> done;
-  free_.for_each_stream([&](StreamId, const SizeIndex& index) {
-    index.for_each([&](Range& range) {
-      if (order.is_free_for_anyone(range.freeing.ticket)) done.push_back(&range);
-    });
-  });
+  std::vector<Range*> done =
+      free_.reached([&](const FreeTicket& ticket) { return order.is_free_for_anyone(ticket); });
   for (Range* range : done) free_.give_to(*range, {});
   std::sort(done.begin(), done.end(),
             [](const Range* a, const Range* b) { return a->begin() > b->begin(); });

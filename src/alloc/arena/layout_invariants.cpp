@@ -109,6 +109,9 @@ class TileWalk {
       if (free_.count(&range) == 0) return complain("an index holds what is not free");
       if (range.freeing.ticket.stream != stream)
         complain("a free range is in another stream's index");
+      const std::uint64_t tick = range.freeing.ticket.tick;
+      if (tick < index.earliest() || tick > index.latest())
+        complain("a free range is older or younger than its index says");
       ++count;
       bytes += range.size();
     });

@@ -15,11 +15,17 @@ void SizeIndex::add(Range& range) {
   used_words_ |= std::uint64_t{1} << (c / 64);
   ++count_;
   bytes_ += range.size();
+  earliest_ = std::min(earliest_, range.freeing.ticket.tick);
+  latest_ = std::max(latest_, range.freeing.ticket.tick);
 }
 
 void SizeIndex::remove(Range& range) {
   --count_;
   bytes_ -= range.size();
+  if (count_ == 0) {
+    earliest_ = no_tick;
+    latest_ = 0;
+  }
   if (range.next_of_class != nullptr) {
     range.next_of_class->previous_of_class = range.previous_of_class;
   }

@@ -23,6 +23,10 @@ class SizeIndex {
 
   std::size_t count() const { return count_; }
   Size bytes() const { return bytes_; }
+  // All ranges were freed between these ticks of their stream.
+  std::uint64_t earliest() const { return earliest_; }
+  std::uint64_t latest() const { return latest_; }
+  void raise_earliest(std::uint64_t tick) { earliest_ = tick; }
 
   // The smallest accepted range of at least `size` bytes; between equal ranges of a large class,
   // the lowest in address order. Exact with endless patience, otherwise approximate.
@@ -90,6 +94,9 @@ class SizeIndex {
   std::uint64_t used_words_ = 0;             // one bit per word of used_
   std::size_t count_ = 0;
   Size bytes_ = 0;
+  static constexpr std::uint64_t no_tick = ~std::uint64_t{0};
+  std::uint64_t earliest_ = no_tick;
+  std::uint64_t latest_ = 0;
 };
 
 }  // namespace cuvmm::arena
