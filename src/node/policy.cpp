@@ -34,7 +34,7 @@ std::optional<Microseconds> NodePolicy::next_wake() const {
   for (const Ask& ask : asks_) {
     consider(ask.deadline);
     if (!ask.waits_for_turn) continue;
-    const Microseconds earliest = std::max(ask.no_turn_before, no_turns_before(group_of(ask)));
+    const Microseconds earliest = earliest_turn_for(ask);
     if (earliest > now_) consider(earliest);
   }
   for (const OpenReclaim& open : reclaims_.all()) consider(open.deadline);
@@ -247,10 +247,13 @@ Microseconds NodePolicy::deadline_of(const Ask& ask) const {
 }
 
 void NodePolicy::on(const RequestCancelled& event) {
-  std::erase_if(asks_, [&](const Ask& ask) {
-    return ask.asked.client == event.client && ask.asked.request == event.request &&
-           !ask.is_for_contexts;
+  const auto ask = std::find_if(asks_.begin(), asks_.end(), [&](const Ask& one) {
+    return one.asked.client == event.client && one.asked.request == event.request &&
+           !one.is_for_contexts;
   });
+  if (ask == asks_.end()) return;
+  turns_.note_outcome(group_of(*ask), ask->asked.place, TurnTable::Outcome::Failed, now_);
+  asks_.erase(ask);
 }
 
 void NodePolicy::on(const LeaseReturned& event) {
@@ -261,8 +264,13 @@ void NodePolicy::on(const LeaseReturned& event) {
 void NodePolicy::on(const UseReported& event) {
   NodeClient* const client = books_.find_client(event.client);
   if (client == nullptr || books_.find_place(event.place) == nullptr) return;
-  if (event.is_idle && !client->is_idle) client->idle_since = now_;
-  client->is_idle = event.is_idle;
+  // To itself, a client whose only thread waits for memory looks idle.
+  const bool is_idle =
+      event.is_idle && std::none_of(asks_.begin(), asks_.end(), [&](const Ask& ask) {
+        return ask.asked.client == event.client;
+      });
+  if (is_idle && !client->is_idle) client->idle_since = now_;
+  client->is_idle = is_idle;
   ClientHolding& holding = client->at[event.place];
   holding.cache = std::min(event.cache, holding.leased);
   holding.cold = std::min(event.cold, holding.leased - holding.cache);

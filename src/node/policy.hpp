@@ -89,7 +89,7 @@ class NodePolicy {
   bool end_turns();
   bool extend_turns();
   bool start_turns();
-  void note_turns_that_have_their_memory();
+  void note_who_waits_in_its_turn();
 
   // How a request is settled.
   std::vector<std::size_t> order_of_asks(PlaceId place) const;
@@ -138,6 +138,7 @@ class NodePolicy {
 
   bool turns_are_withheld(const std::string& group) const;
   Microseconds no_turns_before(const std::string& group) const;
+  Microseconds earliest_turn_for(const Ask& ask) const;
   const std::string& group_of(const Ask& ask) const;
   bool is_idle(const std::string& group) const;
   // Whether the client has been asked to pause, or was paused and has not got its memory back.

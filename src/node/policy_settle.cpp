@@ -23,7 +23,7 @@ void NodePolicy::settle() {
   for (bool changes = true; changes;) {
     changes = false;
     for (const auto& [place, facts] : books_.places()) changes |= settle_place(place);
-    note_turns_that_have_their_memory();
+    note_who_waits_in_its_turn();
     changes |= end_turns();
     changes |= extend_turns();
     changes |= start_turns();
@@ -230,9 +230,11 @@ void NodePolicy::reclaim_beyond_limits(PlaceId place) {
 
 bool NodePolicy::grant(std::size_t ask) {
   const Ask granted = asks_[ask];
+  const std::string& group = group_of(granted);
   asks_.erase(asks_.begin() + static_cast<std::ptrdiff_t>(ask));
   const auto& [client, request, place, bytes, at_once, in_parts] = granted.asked;
   if (granted.is_for_contexts) return books_.add_coming_back(client, place, bytes), true;
+  turns_.note_outcome(group, place, TurnTable::Outcome::Granted, now_);
   books_.add_lease(client, place, bytes);
   NodeClient& holder = *books_.find_client(client);
   holder.at[place].is_away = false;
@@ -262,6 +264,9 @@ bool NodePolicy::grant_part(Ask& ask) {
 bool NodePolicy::refuse(std::size_t ask, RefusalReason why) {
   const LeaseRequested asked = asks_[ask].asked;
   if (asks_[ask].is_for_contexts) return refuse_return(asked), true;
+  if (why == RefusalReason::NotReturned) {
+    turns_.note_outcome(group_of(asks_[ask]), asked.place, TurnTable::Outcome::Failed, now_);
+  }
   asks_.erase(asks_.begin() + static_cast<std::ptrdiff_t>(ask));
   refuse_now(asked, why);
   return true;

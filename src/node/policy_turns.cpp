@@ -20,6 +20,11 @@ Microseconds NodePolicy::no_turns_before(const std::string& group) const {
   return latest;
 }
 
+Microseconds NodePolicy::earliest_turn_for(const Ask& ask) const {
+  const std::string& group = group_of(ask);
+  return std::max({ask.no_turn_before, no_turns_before(group), turns_.rests_until(group)});
+}
+
 const std::string& NodePolicy::group_of(const Ask& ask) const {
   return books_.find_client(ask.asked.client)->group;
 }
@@ -110,8 +115,7 @@ std::vector<TurnWish> NodePolicy::wishes() const {
   std::set<std::string> known;
   for (const Ask& ask : asks_) {
     const std::string& group = group_of(ask);
-    const bool wants_one =
-        ask.waits_for_turn && ask.no_turn_before <= now_ && no_turns_before(group) <= now_;
+    const bool wants_one = ask.waits_for_turn && earliest_turn_for(ask) <= now_;
     if (!wants_one || turns_.has_turn(group) || !known.insert(group).second) continue;
     const std::set<PlaceId> places = places_of(group);
     all.push_back({group, places, relative_weight_of(group, places)});
@@ -119,13 +123,13 @@ std::vector<TurnWish> NodePolicy::wishes() const {
   return all;
 }
 
-void NodePolicy::note_turns_that_have_their_memory() {
+void NodePolicy::note_who_waits_in_its_turn() {
   for (const GroupTurn& turn : std::vector<GroupTurn>{turns_.turns()}) {
     const bool waits =
         is_returning(turn.group) || std::any_of(asks_.begin(), asks_.end(), [&](const Ask& ask) {
           return group_of(ask) == turn.group && turn.places.contains(ask.asked.place);
         });
-    if (!turn.has_its_memory_since && !waits) turns_.has_its_memory(*turns_.find(turn.group), now_);
+    turns_.note_waiting(turn.group, waits, now_);
   }
 }
 

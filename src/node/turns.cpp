@@ -59,7 +59,8 @@ std::vector<std::string> TurnTable::start(const std::vector<TurnWish>& wishes, M
                         .counted_until = now,
                         .quantum = quantum_after(used.last_swap, wish.weight),
                         .weight = wish.weight,
-                        .has_its_memory_since = {}});
+                        .has_its_memory_since = {},
+                        .may_retry_until = {}});
       started.push_back(wish.group);
     }
     taken.insert(wish.places.begin(), wish.places.end());
@@ -70,8 +71,17 @@ std::vector<std::string> TurnTable::start(const std::vector<TurnWish>& wishes, M
 void TurnTable::end(const std::string& group, std::uint32_t weight, Microseconds now) {
   GroupTurn* const turn = find(group);
   if (turn == nullptr) return;
-  used_[group].time += std::max<std::uint64_t>(1, (now - turn->counted_until) / weight);
+  Used& used = used_[group];
+  used.time += std::max<std::uint64_t>(1, (now - turn->counted_until) / weight);
+  if (!turn->has_its_memory_since && turn->may_retry_until) {
+    used.rests_until = now + std::max(times_.shortest_quantum, now - turn->began);
+  }
   turns_.erase(turns_.begin() + (turn - turns_.data()));
+}
+
+Microseconds TurnTable::rests_until(const std::string& group) const {
+  const auto known = used_.find(group);
+  return known == used_.end() ? 0 : known->second.rests_until;
 }
 
 void TurnTable::count_until_now(const std::string& group, std::uint32_t weight, Microseconds now) {
@@ -81,7 +91,21 @@ void TurnTable::count_until_now(const std::string& group, std::uint32_t weight, 
   turn->counted_until = now;
 }
 
-void TurnTable::has_its_memory(GroupTurn& turn, Microseconds now) {
+void TurnTable::note_outcome(const std::string& group, PlaceId place, Outcome outcome,
+                             Microseconds now) {
+  GroupTurn* const turn = find(group);
+  if (turn == nullptr || !turn->places.contains(place)) return;
+  if (outcome == Outcome::Granted) {
+    turn->may_retry_until.reset();
+  } else if (!turn->may_retry_until) {
+    turn->may_retry_until = now + times_.shortest_quantum;
+  }
+}
+
+void TurnTable::note_waiting(const std::string& group, bool some_wait, Microseconds now) {
+  GroupTurn& turn = *find(group);
+  turn.some_wait = some_wait;
+  if (some_wait || turn.has_its_memory_since || turn.may_retry_until) return;
   Used& used = used_[turn.group];
   used.last_swap = now - turn.began;
   turn.has_its_memory_since = now;

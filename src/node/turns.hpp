@@ -31,10 +31,14 @@ struct GroupTurn {
   Microseconds quantum = 0;
   RelativeWeight weight;
   std::optional<Microseconds> has_its_memory_since;  // the quantum starts then
+  bool some_wait = true;                             // a member waits for memory at these places
+  // Set while the last such request was refused or given up: the turn ends then if nobody asks
+  // again, so that a group without its memory does not keep others from theirs.
+  std::optional<Microseconds> may_retry_until;
 
   std::optional<Microseconds> ends_at() const {
-    if (!has_its_memory_since) return {};
-    return *has_its_memory_since + quantum;
+    if (has_its_memory_since) return *has_its_memory_since + quantum;
+    return some_wait ? std::nullopt : may_retry_until;
   }
 };
 
@@ -66,11 +70,17 @@ class TurnTable {
   // place already, or if another group has its turn there.
   bool extend(const std::string& group, PlaceId place);
   void end(const std::string& group, std::uint32_t weight, Microseconds now);
+  // When the group may have its next turn. After a turn in which it did not get its memory, it
+  // rests for as long as that turn took.
+  Microseconds rests_until(const std::string& group) const;
   // Charges the group for its turn so far, before its weight changes. No effect without a turn.
   void count_until_now(const std::string& group, std::uint32_t weight, Microseconds now);
-  // The group has all the memory it asked for. The time this took determines the length of its
-  // turns.
-  void has_its_memory(GroupTurn& turn, Microseconds now);
+  // What became of a member's request at a place of the group's turn. No effect without a turn.
+  enum class Outcome : std::uint8_t { Granted, Failed };
+  void note_outcome(const std::string& group, PlaceId place, Outcome outcome, Microseconds now);
+  // Whether members wait for memory. If none does and the last request did not fail, the group has
+  // all its memory; the time this took determines the length of its turns.
+  void note_waiting(const std::string& group, bool some_wait, Microseconds now);
   // The length of a turn in which the group first has to get back all memory that it has now.
   // Assumes that this takes `usual_swap`, or as long as in the group's last turn if that is longer.
   Microseconds quantum_of(const std::string& group, Microseconds usual_swap) const;
@@ -83,6 +93,7 @@ class TurnTable {
   struct Used {
     std::uint64_t time = 0;  // in microseconds at weight 1
     Microseconds last_swap = 0;
+    Microseconds rests_until = 0;
   };
   Microseconds quantum_after(Microseconds swap, const RelativeWeight& weight = {}) const;
 

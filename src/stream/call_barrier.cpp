@@ -41,6 +41,7 @@ void CallBarrier::Thread::come_out_of_all() {
   for (auto& one : steps) {
     if (is_inside(one.load())) step<std::memory_order_seq_cst>(one);
   }
+  for (auto& one : has_stepped_out) one.store(false);
 }
 
 void CallBarrier::end_of_thread(void* thread) {
@@ -103,19 +104,23 @@ CallBarrier::OutsideBarrier::OutsideBarrier(CallBarrier& barrier) : barrier_(bar
   if (mine_ == nullptr) return;
   std::atomic<std::uint32_t>& steps = mine_->steps[barrier.which_];
   was_inside_ = is_inside(steps.load(std::memory_order_relaxed));
-  if (was_inside_) step<std::memory_order_release>(steps);
+  if (!was_inside_) return;
+  mine_->has_stepped_out[barrier.which_].store(true);
+  step<std::memory_order_release>(steps);
 }
 
 // Reenters, so that the outer pass can end normally.
 CallBarrier::OutsideBarrier::~OutsideBarrier() {
-  if (was_inside_) barrier_.enter();
+  if (!was_inside_) return;
+  barrier_.enter();
+  mine_->has_stepped_out[barrier_.which_].store(false);
 }
 
 std::optional<std::uint64_t> CallBarrier::passes() const {
   std::uint64_t sum = 0;
   for (const Thread* thread = threads_.load(); thread != nullptr; thread = thread->next) {
     const std::uint32_t steps = thread->steps[which_].load(std::memory_order_relaxed);
-    if (is_inside(steps)) return std::nullopt;
+    if (is_inside(steps) || thread->has_stepped_out[which_].load()) return std::nullopt;
     sum += steps;
   }
   return sum;

@@ -73,8 +73,9 @@ class CallBarrier {
 
   bool is_shut() const { return shut_.load(std::memory_order_acquire) != 0; }
 
-  // While it lives, its thread counts as outside. Its destructor reenters, and waits if the barrier
-  // is closed by then. For calls that block on something that may not happen until after a pause.
+  // While it lives, its thread counts as outside, except for passes(). Its destructor reenters, and
+  // waits if the barrier is closed by then. For calls that block on something that may not happen
+  // until after a pause.
   class OutsideBarrier {
    public:
     explicit OutsideBarrier(CallBarrier& barrier);
@@ -89,7 +90,7 @@ class CallBarrier {
 
   // Whether threads are waiting to enter.
   bool has_waiting() const { return waiting_.load(std::memory_order_relaxed) != 0; }
-  // A number that changes with every pass; nullopt while any thread is inside.
+  // A number that changes with every pass; nullopt while any thread is in a call.
   std::optional<std::uint64_t> passes() const;
 
   class GracePeriod;
@@ -104,6 +105,7 @@ class CallBarrier {
   struct alignas(64) Thread {
     // Counts entries and exits at each barrier: odd while the thread is inside.
     std::array<std::atomic<std::uint32_t>, kinds> steps{};
+    std::array<std::atomic<bool>, kinds> has_stepped_out{};  // in the middle of a call
     std::atomic<bool> owned{true};
     std::atomic<Call> call{no_call};  // the last one recorded
     std::atomic<pid_t> id{0};

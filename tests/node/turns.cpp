@@ -130,6 +130,75 @@ TEST_F(ThreeThatDoNotFit, AHolderThatDoesNotYieldIsNamedToTheAsker) {
   EXPECT_EQ(refused->holders.at(0).client, first);
 }
 
+TEST_F(ThreeThatDoNotFit, AReportThatAWaitingClientIsIdleDoesNotCostItItsTurn) {
+  want(first);
+  want(second_one);
+  world.report(second_one, 0, 0, true);
+  give_way();
+  EXPECT_TRUE(has(second_one));
+  EXPECT_TRUE(world.has_turn(second_one));
+}
+
+// If a holder does not give way, the client without its memory must not keep others from theirs.
+class TurnWithoutItsMemory : public ThreeThatDoNotFit {
+ protected:
+  TurnWithoutItsMemory() {
+    want(first);
+    want(second_one);
+    world.after(wait);
+  }
+
+  const PolicyTimes times;
+  const Microseconds wait = 150 * ms;
+};
+
+TEST_F(TurnWithoutItsMemory, EndsUnlessItAsksAgain) {
+  world.answer(world.request(first), ReclaimOutcome::Refused);
+  ASSERT_NE(world.refusal(asked_[second_one]), nullptr);
+  EXPECT_TRUE(world.has_turn(second_one));
+  world.after(times.shortest_quantum - 1);
+  EXPECT_TRUE(world.has_turn(second_one));
+  EXPECT_EQ(world.policy.next_wake(), world.now() + 1);
+  world.after(1);
+  EXPECT_FALSE(world.has_turn(second_one));
+}
+
+TEST_F(TurnWithoutItsMemory, EndsAfterItGaveUp) {
+  world.tell(RequestCancelled{second_one, asked_[second_one]});
+  world.after(times.shortest_quantum);
+  EXPECT_FALSE(world.has_turn(second_one));
+}
+
+TEST_F(TurnWithoutItsMemory, IsNotOverWhileItAsksAgain) {
+  world.answer(world.request(first), ReclaimOutcome::Refused);
+  world.report(first, 0, 0, false);
+  want(second_one);
+  world.after(times.shortest_quantum);
+  ASSERT_TRUE(world.has_turn(second_one));
+  world.apply(world.request(first));
+  EXPECT_TRUE(has(second_one));
+  world.after(1);
+  EXPECT_TRUE(world.has_turn(second_one)) << "it has its memory now";
+}
+
+TEST_F(TurnWithoutItsMemory, IsFollowedByOthersTurnsAndDoesNotSetTheNextQuantum) {
+  world.answer(world.request(first), ReclaimOutcome::Refused);
+  world.after(times.shortest_quantum);
+  world.report(first, 0, 0, false);
+  want(second_one);
+  EXPECT_FALSE(world.has_turn(second_one)) << "it rests for as long as it had its turn";
+  want(third);
+  EXPECT_TRUE(world.has_turn(third));
+  give_way();
+  world.after(wait + times.shortest_quantum);
+  ASSERT_TRUE(world.has_turn(second_one) || world.has_turn(first));
+  while (!world.has_turn(second_one)) {
+    give_way();
+    world.after(ms);
+  }
+  EXPECT_EQ(world.policy.turns().turns().at(0).quantum, times.shortest_quantum);
+}
+
 TEST(Turns, WeightsSetTheNumberOfTurns) {
   TurnTable table{{}};
   const std::vector<TurnWish> both{{"heavy", {card}, 3}, {"light", {card}, 1}};

@@ -194,6 +194,21 @@ TEST(Gate, KeepsManyThreadsApart) {
   EXPECT_GT(shared, 0U);
 }
 
+// Otherwise a program whose only thread waits for memory would seem idle.
+TEST(CallBarrier, AThreadThatStepsOutIsStillInACallButHoldsNobodyUp) {
+  CallBarrier calls{CallBarrier::Of::Calls};
+  ASSERT_TRUE(calls.passes());
+  {
+    const CallBarrier::Pass pass{calls};
+    EXPECT_FALSE(calls.passes());
+    const CallBarrier::OutsideBarrier stepped_out{calls};
+    EXPECT_FALSE(calls.passes());
+    EXPECT_TRUE(calls.shut(in_ms(20), CallBarrier::Exempt::Nobody));
+    calls.open();
+  }
+  EXPECT_TRUE(calls.passes());
+}
+
 TEST(GracePeriod, IsOverAtOnceIfNoOtherThreadIsInside) {
   CallBarrier calls{CallBarrier::Of::Calls};
   const CallBarrier::Pass own{calls};
