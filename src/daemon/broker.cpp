@@ -122,6 +122,10 @@ void Broker::gone(ConnectionId id, Microseconds now) {
   share_keys_.forget(id);
   if (deep_pauses_ != nullptr) deep_pauses_->gone(id);
   parties_.erase(id);
+  const bool some_lack_one = std::any_of(parties_.begin(), parties_.end(), [](const auto& one) {
+    return !one.second.without_guarantee.empty();
+  });
+  if (was_client && some_lack_one) renew_all_terms(now);
 }
 
 bool Broker::said(ConnectionId id, std::span<const std::byte> packet, Microseconds now) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuvmmd: the node service (docs/node.md).
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -116,7 +117,16 @@ void allow_all_descriptors() {
   ::setrlimit(RLIMIT_NOFILE, &descriptors);
 }
 
+// Until the server can reload its configuration, a request to do so is kept for it.
+void keep_reloads_for_later() {
+  sigset_t reload;
+  ::sigemptyset(&reload);
+  ::sigaddset(&reload, SIGHUP);
+  ::sigprocmask(SIG_BLOCK, &reload, nullptr);
+}
+
 int serve(const DaemonRequest& request) {
+  keep_reloads_for_later();
   const auto level = OptionType<LogLevel>::read(request.log_level);
   if (!level) return complain("--log-level: allowed: " + OptionType<LogLevel>::allowed()), 2;
   static_cast<void>(set_up_log({.level = *level, .file = {}}).ok());

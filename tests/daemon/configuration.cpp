@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The service's configuration: its meaning, and its error messages.
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -134,6 +135,33 @@ TEST_F(NodeService, AConfigurationIsReadAgainAndABadOneChangesNothing) {
   EXPECT_TRUE(client.lease(40 * MiB));
 }
 
+// The configuration is a FIFO, so that the service waits for the test to write it.
+TEST_F(NodeService, AReloadThatIsRequestedWhileItStartsIsDoneAfterwards) {
+  ASSERT_EQ(::mkfifo(file("c.toml").c_str(), 0600), 0);
+  RunningProgram starting{
+      {CUVMM_BIN "/cuvmmd", "--socket", socket(), sim(), "--config", file("c.toml")},
+      {},
+      file("service.log")};
+  Fd pipe;
+  const auto service_reads = [&] {
+    pipe = Fd{::open(file("c.toml").c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC)};
+    return pipe.is_open();
+  };
+  const auto write_limit = [&](const std::string& limit) {
+    const std::string text = "[[client]]\nname = \"a\"\nlimit = \"" + limit + "\"\n";
+    EXPECT_EQ(::write(pipe.number(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+    pipe = {};
+  };
+  ASSERT_TRUE(comes_true(service_reads));
+  starting.signal(SIGHUP);
+  write_limit("100M");
+  ASSERT_TRUE(comes_true([&] { return RawClient{socket()}.is_open(); }));
+  ASSERT_TRUE(comes_true(service_reads));
+  write_limit("50M");
+  RawClient client = RawClient::at(*this, "a");
+  EXPECT_EQ(client.hear<node::PlaceTerms>()->limit, 50 * MiB);
+}
+
 TEST_F(NodeService, AReloadThatFindsAFolderKeepsThePreviousConfiguration) {
   write_file("c.toml", "[[client]]\nname = \"a\"\nlimit = \"50M\"\n");
   start({"--config", file("c.toml")});
@@ -225,6 +253,10 @@ TEST_F(NodeService, AClientWhoseRulesGuaranteeDoesNotFitGetsTheRestOfTheRule) {
   EXPECT_EQ(terms->guarantee, 0u);
   EXPECT_EQ(terms->limit, 200 * MiB);
   EXPECT_NE(read_file("service.log").find("client a gets no guarantee on"), std::string::npos);
+  first.close();
+  const auto later = second.hear<node::PlaceTerms>();
+  ASSERT_TRUE(later);
+  EXPECT_EQ(later->guarantee, 150 * MiB) << "there is room for it now";
 }
 
 TEST_F(NodeService, ADeviceUsedLaterKeepsARulesLimitIfItsGuaranteeDoesNotFit) {

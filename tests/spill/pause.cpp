@@ -288,8 +288,8 @@ TEST_F(PauseTest, MemoryBeyondTheLimitReturns) {
   budget.forget_native(native);
 }
 
-// The device that takes another's spilled memory is beyond its limit, and is either the first of the
-// two to return or the last.
+// The device that takes another's spilled memory is beyond its limit, and is either the first of
+// the two to return or the last.
 TEST_F(PauseTest, MemoryBeyondTheLimitOnAPeerReturns) {
   int devices = 0;
   ASSERT_CUDA(driver().cuDeviceGetCount(&devices));
