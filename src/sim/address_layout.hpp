@@ -41,4 +41,9 @@ constexpr bool is_device_address(std::uint64_t address) {
   return address - device_addresses_begin < device_addresses_size;
 }
 
+// Whether bytes there belong to a chunk: the host sees them at device addresses, devices in views.
+constexpr bool is_of_a_chunk(std::uint64_t address) {
+  return is_device_address(address) || address - views_begin < views_size;
+}
+
 }  // namespace cuvmm::sim

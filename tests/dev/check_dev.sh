@@ -148,12 +148,13 @@ chmod +x "$trial/bin/ctest"
   say_skipped() { :; }
   ensure_packages() { echo "$1" >"$trial/needs"; }
   ensure_runtimes() { echo runtimes >>"$trial/asked"; }
+  ensure_interposers() { echo interposers >>"$trial/asked"; }
   ensure_kubernetes_needs() { echo gRPC >>"$trial/asked"; }
   ensure_python_packages() { echo "$1" >>"$trial/asked"; }
   PATH=$trial/bin:$PATH run_tests release
 )
 expect "what ./dev test brings" "$(tr '\n' ' ' <"$trial/asked")" \
-  "runtimes gRPC requirements.txt requirements-tests.txt requirements-kubelet.txt requirements-ray.txt ctest "
+  "runtimes interposers gRPC requirements.txt requirements-tests.txt requirements-kubelet.txt requirements-ray.txt ctest "
 grep -q '^procps .*pgrep' "$trial/needs" || fail "tests need procps, and ./dev test does not bring it"
 for package in setuptools wheel; do
   grep -q "^$package==" requirements-tests.txt || fail "requirements-tests.txt has no $package"
