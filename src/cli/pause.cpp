@@ -387,7 +387,8 @@ void add_pause(CLI::App& app, int& exit_status) {
           "Exit status: 0, or 1 if a program was not paused; it continues unaffected, unless the\n"
           "message says otherwise; with --deep 3 if a program is paused, but its contexts and\n"
           "modules stay.")
-      ->add_flag("--strict", pause->strict, "refuse if some memory cannot leave the device");
+      ->add_flag("--strict", pause->strict,
+                 "refuse if memory that a pause moves cannot leave the device");
   command->add_flag("--deep", pause->deep,
                     "then take contexts and modules off the device too (driver 570 or newer)");
   auto resume = std::make_shared<PauseRequest>();
