@@ -55,8 +55,8 @@ class FreeRanges {
     for (auto& [stream, index] : streams_) {
       if (index->count() == 0) continue;
       const std::optional<std::uint64_t> last_free =
-          last_true(index->earliest(), index->latest(), [&](std::uint64_t tick) {
-            return is_free(FreeTicket{stream, tick});
+          last_true(index->earliest(), index->latest(), [&, owner = stream](std::uint64_t tick) {
+            return is_free(FreeTicket{owner, tick});
           });
       if (!last_free) continue;
       std::uint64_t first_pending = index->latest();
