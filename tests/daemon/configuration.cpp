@@ -138,10 +138,9 @@ TEST_F(NodeService, AConfigurationIsReadAgainAndABadOneChangesNothing) {
 // The configuration is a FIFO, so that the service waits for the test to write it.
 TEST_F(NodeService, AReloadThatIsRequestedWhileItStartsIsDoneAfterwards) {
   ASSERT_EQ(::mkfifo(file("c.toml").c_str(), 0600), 0);
+  const std::string cuvmmd = CUVMM_BIN "/cuvmmd";
   RunningProgram starting{
-      {CUVMM_BIN "/cuvmmd", "--socket", socket(), sim(), "--config", file("c.toml")},
-      {},
-      file("service.log")};
+      {cuvmmd, "--socket", socket(), sim(), "--config", file("c.toml")}, {}, file("service.log")};
   Fd pipe;
   const auto service_reads = [&] {
     pipe = Fd{::open(file("c.toml").c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC)};

@@ -9,15 +9,15 @@ namespace cuvmm::test {
 namespace {
 
 Finished resize_test(Variables variables) {
-  variables.emplace("VMM_SIM_MEMORY", "4G");
-  return run_program({example("resize_test"), "--largest", "1G"}, variables);
+  variables.emplace("VMM_SIM_MEMORY", "2G");
+  return run_program({example("resize_test"), "--largest", "512M"}, variables);
 }
 
 TEST(ResizeTest, CopiesNatively) {
   const Finished finished = resize_test(natively());
   EXPECT_EQ(finished.status, 0);
-  EXPECT_TRUE(says(finished, "copied 960.00 MiB"));
-  EXPECT_TRUE(says(finished, "physical peak 1536.00 MiB"));
+  EXPECT_TRUE(says(finished, "copied 480.00 MiB"));
+  EXPECT_TRUE(says(finished, "physical peak 768.00 MiB"));
 }
 
 // With `auto`, small blocks are copied, since that is faster.
@@ -26,26 +26,26 @@ TEST(ResizeTest, CopiesNothingLargeUnderCuvmm) {
   const Finished finished = resize_test(under_cuvmm({{"VMM_TRACE_FILE", trace}}));
   EXPECT_EQ(finished.status, 0);
   EXPECT_TRUE(says(finished, "VMM_RESIZE=auto"));
-  EXPECT_TRUE(says(finished, "copied 192.00 MiB"));
+  EXPECT_TRUE(says(finished, "copied 224.00 MiB"));
   EXPECT_TRUE(says(finished, "SUCCEEDED"));
   EXPECT_EQ(finished.err, "");
   const Finished stats = run_program({cli(), "stats", "--json", trace});
-  EXPECT_TRUE(says(stats, "\"copies_elided\": 2"));
-  EXPECT_TRUE(says(stats, "\"elided_bytes\": 805306368"));
-  EXPECT_TRUE(says(stats, "\"run_copies_costs_more\": 2"));
+  EXPECT_TRUE(says(stats, "\"copies_elided\": 1"));
+  EXPECT_TRUE(says(stats, "\"elided_bytes\": 268435456"));
+  EXPECT_TRUE(says(stats, "\"run_copies_costs_more\": 3"));
 }
 
 TEST(ResizeTest, PeaksAtTheNewSizeOnAPromise) {
   const Finished finished = resize_test(under_cuvmm({{"VMM_RESIZE", "elide"}}));
   EXPECT_EQ(finished.status, 0);
   EXPECT_TRUE(says(finished, "copied 0.00 MiB"));
-  EXPECT_TRUE(says(finished, "physical peak 1024.00 MiB"));
+  EXPECT_TRUE(says(finished, "physical peak 512.00 MiB"));
 }
 
 TEST(ResizeTest, CopiesOnRequest) {
   const Finished finished = resize_test(under_cuvmm({{"VMM_RESIZE", "off"}}));
   EXPECT_EQ(finished.status, 0);
-  EXPECT_TRUE(says(finished, "copied 960.00 MiB"));
+  EXPECT_TRUE(says(finished, "copied 480.00 MiB"));
 }
 
 // Memory may be registered by address with such a device, so it must not move.
@@ -55,9 +55,9 @@ TEST(ResizeTest, CopiesWhileADeviceThatReadsByAddressIsOpen) {
       ": > /dev/infiniband/uverbs0 || exit 77; ";
   const auto run = [&](const std::string& before) {
     Variables variables = under_cuvmm({{"VMM_RESIZE", "elide"}});
-    variables.emplace("VMM_SIM_MEMORY", "4G");
+    variables.emplace("VMM_SIM_MEMORY", "2G");
     return run_program({"unshare", "--mount", "sh", "-c",
-                        with_device + before + example("resize_test") + " --largest 1G"},
+                        with_device + before + example("resize_test") + " --largest 512M"},
                        variables);
   };
   const Finished closed = run("");
@@ -67,7 +67,7 @@ TEST(ResizeTest, CopiesWhileADeviceThatReadsByAddressIsOpen) {
   EXPECT_TRUE(says(closed, "copied 0.00 MiB"));
   const Finished open = run("exec 9< /dev/infiniband/uverbs0; ");
   EXPECT_EQ(open.status, 0);
-  EXPECT_TRUE(says(open, "copied 960.00 MiB"));
+  EXPECT_TRUE(says(open, "copied 480.00 MiB"));
 }
 
 }  // namespace

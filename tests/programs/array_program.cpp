@@ -28,7 +28,7 @@ int main(int count, char** words) {
   check(CALL(cuInit)(0), "cuInit");
   check(CALL(cuDevicePrimaryCtxRetain)(&context, 0), "cuDevicePrimaryCtxRetain");
   check(CALL(cuCtxSetCurrent)(context), "cuCtxSetCurrent");
-  MemoryAndArray held{std::size_t{8} << 20};
+  MemoryAndArray held{std::size_t{4} << 20};
 
   std::atomic<bool> ends{false};
   std::thread asks{[&] {
