@@ -122,6 +122,7 @@ void Broker::gone(ConnectionId id, Microseconds now) {
   share_keys_.forget(id);
   if (deep_pauses_ != nullptr) deep_pauses_->gone(id);
   parties_.erase(id);
+  // Others may have lacked the room that it leaves for a guarantee.
   const bool some_lack_one = std::any_of(parties_.begin(), parties_.end(), [](const auto& one) {
     return !one.second.without_guarantee.empty();
   });

@@ -117,7 +117,7 @@ void allow_all_descriptors() {
   ::setrlimit(RLIMIT_NOFILE, &descriptors);
 }
 
-// Until the server can reload its configuration, a request to do so is kept for it.
+// SIGHUP stays pending until the server can reload its configuration.
 void keep_reloads_for_later() {
   sigset_t reload;
   ::sigemptyset(&reload);

@@ -150,8 +150,8 @@ class Pauser {
   bool can_map_host_ = false;
   std::vector<std::unique_ptr<ProgramEviction>> programs_;  // of its own chunks, one per device
   std::vector<std::unique_ptr<DeviceSwapOut>> removals_;    // one per device
-  // By how much each device's memory was beyond its limit before the pause. That much may return:
-  // also of a neighbour's memory, which the neighbour's own turn brings back.
+  // By how much each device's budget was exceeded before the pause. That much may return, whichever
+  // device's memory had been spilled there.
   std::vector<std::pair<LocalBudget*, Size>> excess_;
   bool is_paused_ = false;
   bool has_failed_ = false;  // the pause that left it paused

@@ -88,8 +88,8 @@ class FreeRanges {
   // At most this many streams keep an index without ranges.
   static constexpr std::size_t most_unused = 64;
 
-  // The last tick from `first` to `last` for which `holds`, which holds for none after one for
-  // which it does not; nullopt: for none.
+  // The last tick from `first` to `last` for which `holds`; nullopt if there is none. Once it fails
+  // for a tick, it fails for all later ones.
   template <class Holds>
   static std::optional<std::uint64_t> last_true(std::uint64_t first, std::uint64_t last,
                                                 Holds holds) {
