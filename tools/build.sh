@@ -50,7 +50,7 @@ run_tests() {  # PRESET
   if [[ $1 == tsan ]]; then launcher=$(tsan_launcher "${CXX:-g++}"); fi
   local status=0
   # More jobs than there are processors, since many tests mostly wait; those that compute count as two
-  # (tests/CMakeLists.txt). Under a sanitizer the tests need too much memory for that.
+  # (cuvmm_count_what_computes). Under a sanitizer the tests need too much memory for that.
   local jobs=()
   if [[ $1 == release ]]; then jobs=(-j "$(($(nproc) < 6 ? $(nproc) + 4 : 10))"); fi
   # shellcheck disable=SC2086

@@ -265,10 +265,7 @@ void NodePolicy::on(const UseReported& event) {
   NodeClient* const client = books_.find_client(event.client);
   if (client == nullptr || books_.find_place(event.place) == nullptr) return;
   // To itself, a client whose only thread waits for memory looks idle.
-  const bool is_idle =
-      event.is_idle && std::none_of(asks_.begin(), asks_.end(), [&](const Ask& ask) {
-        return ask.asked.client == event.client;
-      });
+  const bool is_idle = event.is_idle && !has_asks(event.client);
   if (is_idle && !client->is_idle) client->idle_since = now_;
   client->is_idle = is_idle;
   ClientHolding& holding = client->at[event.place];

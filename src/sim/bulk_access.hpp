@@ -23,9 +23,9 @@ void __tsan_write_range(void* begin, unsigned long size);
 namespace cuvmm::sim {
 
 // Maps the pages of many bytes at once instead of by a fault for each. Kernels before 5.14 cannot.
-// Chunks are files. There, a fault by a read maps all neighbours that the file has already,
-// writable if the mapping is, and a fault by a write only one page: twice the time for a chunk that
-// moved.
+// Chunks are files. A read fault there maps all neighbouring pages that the file already has,
+// writable if the mapping is; a write fault maps only one, which takes twice as long for a chunk
+// that moved.
 inline void map_pages([[maybe_unused]] const void* at, [[maybe_unused]] Size size,
                       [[maybe_unused]] bool for_writing) {
 #ifdef MADV_POPULATE_WRITE

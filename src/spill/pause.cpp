@@ -259,7 +259,7 @@ Result<void> Pauser::put_each_back(PauseReport& report, Partly partly) {
       return chunk;
     };
   }
-  const ExceedAgain returning{excess_};
+  const ExceedAgain allowed{excess_};
   for (const auto& removal : removals_) {
     if (!removal->has_begun()) continue;
     const InContext in_context{program_.driver, removal->context()};

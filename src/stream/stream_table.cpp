@@ -183,8 +183,8 @@ void StreamTable::drop_events_of(StreamState& state) {
   state.left_behind.clear();
 }
 
-// The events ended with their context, and their handles may have been reused. Frees on an ended
-// stream are done, also those that another thread notes later.
+// The events ended with their context, and their handles may have been reused. All frees on the
+// streams that ended with it are done, including those that another thread is about to note.
 void StreamTable::forget_events_of(StreamState& state) {
   const Holding holding{state.lock};
   state.marks.clear();
