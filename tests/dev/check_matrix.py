@@ -87,8 +87,9 @@ if value("--trace"):
     peak, limit = fake.get("peak", 300) << 20, int(value("--limit") or 0)
     used = peak if not limit or "unbound" in fake else min(peak, limit)
     with open(value("--trace").replace("%p", str(os.getpid())), "w") as file:
-        json.dump({"allocations": fake.get("allocations", 7), "physical_peak_bytes": used, "live_peak_bytes": peak,
-                   "spilled_peak_bytes": peak - used if value("--spill") else 0, "copies_elided": 0}, file)
+        json.dump({"allocations": fake.get("allocations", 7), "chunks_created": fake.get("chunks", 0),
+                   "physical_peak_bytes": used, "live_peak_bytes": peak, "copies_elided": 0,
+                   "spilled_peak_bytes": peak - used if value("--spill") else 0}, file)
 sys.exit(ended.returncode)
 '''
 CUVMMD = PYTHON + '''
@@ -312,6 +313,11 @@ class Driver(unittest.TestCase):
                                                 ("monitor", {"allocations": 0}), ("vmm", {"allocations": 0}))):
             self.assertEqual(self.matrix(self.any_row(cuvmm), fake, "--seed", str(number)), 1, cuvmm)
             self.assertEqual(self.results(), {"no_effect"}, cuvmm)
+
+    def test_a_program_that_only_creates_chunks_of_its_own_takes_memory(self):
+        for number, cuvmm in enumerate(("monitor", "elide")):
+            fake = {"allocations": 0, "chunks": 3}
+            self.assertEqual(self.matrix(self.any_row(cuvmm), fake, "--seed", str(number)), 0, self.said)
 
     def test_a_spill_says_how_much(self):
         self.assertEqual(self.matrix(self.any_row("spill")), 0, self.said)

@@ -83,11 +83,13 @@ def effect(row, limit, free, stats):
 
     `free` are the figures of the run without a limit, `stats` those of the run with the setting.
     """
+    # PyTorch's expandable segments allocate nothing; they are chunks that the program creates itself.
+    took_memory = stats["allocations"] + stats["chunks_created"] > 0
     if row.cuvmm in ("vmm", "monitor"):
-        return {"allocations": stats["allocations"]}, stats["allocations"] > 0
+        return {one: stats[one] for one in ("allocations", "chunks_created")}, took_memory
     if row.cuvmm == "elide":
         # Few programs grow a buffer by a copy, so none elided is no failure of the row.
-        return {"copies_elided": stats["copies_elided"]}, stats["allocations"] > 0
+        return {"copies_elided": stats["copies_elided"]}, took_memory
     figures = {"limit_bytes": limit, "peak_without_limit_bytes": free["physical_peak_bytes"],
                "peak_bytes": stats["physical_peak_bytes"], "spilled_bytes": stats["spilled_peak_bytes"]}
     if row.cuvmm == "spill":
