@@ -3,19 +3,24 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <new>
 #include <thread>
 
 #include "checkpoint/checkpoint_lock.hpp"
@@ -123,6 +128,36 @@ TEST(ShareSockets, OfLiveProcessesThatTakeNoLockAreKept) {
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().kind, ErrorKind::AlreadyExists);
   EXPECT_TRUE(connect_to(path, in_time()).ok());
+}
+
+// As in containers that share a folder: each has a process 1.
+TEST(ShareSockets, OfProcessesWithTheSameNumberAreInOneFolder) {
+  const SharePlace place;
+  void* const shared = ::mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(shared, MAP_FAILED);
+  auto& ready = *new (shared) std::atomic<int>{0};
+  const auto start_apart = [&] {
+    const auto child = static_cast<pid_t>(::syscall(SYS_clone, CLONE_NEWPID | SIGCHLD, 0, 0, 0, 0));
+    if (child != 0) return child;
+    ::setenv("XDG_RUNTIME_DIR", place.folder().c_str(), 1);
+    ++ready;
+    while (ready < 2) continue;
+    const auto folder = private_folder();
+    ::_exit(folder.ok() && *folder == place.folder() + "/cuvmm" ? 0 : 1);
+  };
+  int elsewhere = 0;
+  for (int round = 0; round < 200; ++round) {
+    ready = 0;
+    for (const pid_t child : {start_apart(), start_apart()}) {
+      if (child < 0) GTEST_SKIP() << "this machine allows no namespaces of processes";
+      int status = 0;
+      EXPECT_EQ(::waitpid(child, &status, 0), child);
+      elsewhere += status == 0 ? 0 : 1;
+    }
+  }
+  EXPECT_EQ(elsewhere, 0) << "of 400";
+  ::munmap(shared, sizeof(std::atomic<int>));
 }
 
 TEST_F(SharePlaces, AFolderOfAnotherUserIsSkipped) {
