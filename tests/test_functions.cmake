@@ -34,6 +34,13 @@ function(cuvmm_test_share test order of_eager of_others)
   set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT "CUVMM_TEST_SHARE=${share}")
 endfunction()
 
+# A test that fills and compares large vectors in turn. What it frees stays in its heap: on a virtual
+# machine, the faults of fresh pages can take longer than the rest of the test.
+function(cuvmm_keep_freed_pages test)
+  set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT
+    "MALLOC_MMAP_THRESHOLD_=268435456;MALLOC_TRIM_THRESHOLD_=268435456")
+endfunction()
+
 # Programs that can be paused, and a node's services, are found in the user's runtime folder. Each
 # test of this directory gets its own, so that no test pauses the programs of another that runs
 # beside it.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plots: the data they are drawn from, and complete, self-contained output files."""
 
+import functools
 import json
 import os
 import re
@@ -24,6 +25,7 @@ def python_for_plots():
     return os.environ.get("CUVMM_PYTHON") or (own if os.path.exists(own) else "python3")
 
 
+@functools.cache
 def can_draw(package):
     return subprocess.run([python_for_plots(), "-c", f"import {package}"],
                           capture_output=True, check=False).returncode == 0

@@ -98,7 +98,8 @@ TEST_F(LimitedChunks, AwaitPendingFrees) {
   ASSERT_DONE(through_door<Call::cuMemAllocAsync>(&block, std::size_t{half}, stream));
   std::atomic<bool> may_end{false};
   const CUhostFn until_it_may = [](void* may) {
-    while (!static_cast<std::atomic<bool>*>(may)->load()) std::this_thread::yield();
+    while (!static_cast<std::atomic<bool>*>(may)->load())
+      std::this_thread::sleep_for(std::chrono::microseconds{50});
   };
   ASSERT_DONE(
       through_door<Call::cuLaunchHostFunc>(stream, until_it_may, static_cast<void*>(&may_end)));

@@ -155,7 +155,7 @@ class MemorySaver(Beside):
     """torch_memory_saver, which is paused from outside also while it has paused its own memory."""
 
     chunks = 12  # 4 blocks, which return twice
-    limit = "64M"
+    limit = "32M"
 
     @staticmethod
     def program():

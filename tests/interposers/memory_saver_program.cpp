@@ -144,17 +144,17 @@ int main(int count, char** words) {
   const Saver saver = find_saver(count > 1 ? words[1] : nullptr);
   void* plain = nullptr;
   void* ordered = nullptr;
-  check(cudaMalloc(&plain, 16 * MiB), "cudaMalloc");
-  check(cudaMallocAsync(&ordered, 32 * MiB, nullptr), "cudaMallocAsync");
-  const std::vector<Block> outside{{static_cast<std::uint8_t*>(plain), 16 * MiB, 1},
-                                   {static_cast<std::uint8_t*>(ordered), 32 * MiB, 2}};
+  check(cudaMalloc(&plain, 8 * MiB), "cudaMalloc");
+  check(cudaMallocAsync(&ordered, 16 * MiB, nullptr), "cudaMallocAsync");
+  const std::vector<Block> outside{{static_cast<std::uint8_t*>(plain), 8 * MiB, 1},
+                                   {static_cast<std::uint8_t*>(ordered), 16 * MiB, 2}};
   for (const Block& block : outside) fill(block);
   std::vector<Block> weights;
-  for (const std::size_t size : {24 * MiB, 10 * MiB, MiB / 2}) {
+  for (const std::size_t size : {12 * MiB, 5 * MiB, MiB / 2}) {
     weights.push_back(allocate_in_region(saver, "weights", Backup::Host, size,
                                          static_cast<std::uint32_t>(weights.size()) + 3));
   }
-  const Block cache = allocate_in_region(saver, "cache", Backup::None, 32 * MiB, 9);
+  const Block cache = allocate_in_region(saver, "cache", Backup::None, 16 * MiB, 9);
   stages::reach("held");
   for (int turn = 0; turn < 2; ++turn) take_a_turn(saver, weights, cache, outside);
 

@@ -54,12 +54,15 @@ class FirstCalls : public ::testing::TestWithParam<const char*> {};
 
 // A fork in the middle of other threads' first calls must leave nothing half done or locked.
 TEST_P(FirstCalls, MayBeMadeByChildrenForkedDuringThem) {
-  const std::vector<std::string> command{program("first_calls"), GetParam(), "80"};
-  const Finished alone = run_program(command, natively());
+  const auto command = [](const char* rounds) {
+    return std::vector<std::string>{program("first_calls"), GetParam(), rounds};
+  };
+  const Finished alone = run_program(command("8"), natively());
   EXPECT_EQ(alone.status, 0) << alone.out << alone.err;
-  const Finished finished = run_program(command, under_cuvmm({{"VMM_CONTROL", "on"},
-                                                              {"VMM_TRACE_FILE", "/dev/null"},
-                                                              {"XDG_RUNTIME_DIR", own_folder()}}));
+  const Finished finished =
+      run_program(command("80"), under_cuvmm({{"VMM_CONTROL", "on"},
+                                              {"VMM_TRACE_FILE", "/dev/null"},
+                                              {"XDG_RUNTIME_DIR", own_folder()}}));
   EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Allocates memory in every way, uses it, checks it, frees it. Prints one line per step, without
 // addresses, so that two runs can be compared letter by letter.
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -40,10 +41,14 @@ void report(const char* step, std::uint64_t value) {
 void use_blocking_memory() {
   for (const std::size_t size :
        {std::size_t{1000}, std::size_t{1} << 20, std::size_t{3} << 20, std::size_t{40} << 20}) {
+    const std::size_t at_each_end = std::min(size, std::size_t{3} << 20);
     CUdeviceptr address = 0;
     check(calls.cuMemAlloc_(&address, size), "cuMemAlloc");
-    fill(address, size / 4, static_cast<std::uint32_t>(size));
-    report("blocking", sum_of(address, size / 4));
+    const CUdeviceptr last = address + size - at_each_end;
+    fill(address, at_each_end / 4, static_cast<std::uint32_t>(size));
+    if (last != address) fill(last, at_each_end / 4, static_cast<std::uint32_t>(size) + 1);
+    report("blocking", sum_of(address, at_each_end / 4));
+    report("blocking, its end", sum_of(last, at_each_end / 4));
     check(calls.cuMemFree_(address), "cuMemFree");
   }
 }

@@ -110,7 +110,7 @@ TEST_F(Promise, OfADeferredCopyFailsWithOutOfMemoryIfItCannotBeKept) {
 TEST_F(Promise, ToTwoThreadsAtOnceIsKeptToBoth) {
   for (Size round = 0; round < 20; ++round) {
     const CUdeviceptr a = given_filled(4 * MiB, 1);
-    const Size grown = (5 + 3 * round) * MiB;
+    const Size grown = (5 + round) * MiB;
     std::atomic<int> ready{0};
     CUdeviceptr given[2] = {};
     std::vector<std::thread> threads;

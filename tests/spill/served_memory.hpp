@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <optional>
 #include <thread>
 
@@ -40,7 +41,9 @@ class EndlessWork {
     GIVEN(driver.cuLaunchHostFunc(
         stream_,
         [](void* ends) {
-          while (!static_cast<std::atomic<bool>*>(ends)->load()) std::this_thread::yield();
+          while (!static_cast<std::atomic<bool>*>(ends)->load()) {
+            std::this_thread::sleep_for(std::chrono::microseconds{50});
+          }
         },
         &ends_));
     program.submission_epoch.leave();

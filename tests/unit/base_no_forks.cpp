@@ -47,7 +47,9 @@ class Holder {
       const NoForks meanwhile;
       const auto until = steady_clock::now() + longest;
       has_begun_ = true;
-      while (!may_end_ && steady_clock::now() < until) std::this_thread::yield();
+      while (!may_end_ && steady_clock::now() < until) {
+        std::this_thread::sleep_for(std::chrono::microseconds{50});
+      }
       has_ended_ = true;
     }};
     while (!has_begun_) std::this_thread::yield();
