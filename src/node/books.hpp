@@ -22,6 +22,7 @@ struct ClientHolding {
   Size unmovable = 0;                     // borrowed bytes that a pause could not move
   Microseconds unmovable_until = 0;       // from then on, a pause is expected to move them too
   bool is_away = false;                   // a pause took memory here, and it has leased none since
+  Size before_pause = 0;                  // leased when asked to pause; it may come back to that
   std::optional<Revision> overdue_pause;  // the last pause that it did not answer in time
 };
 
@@ -64,6 +65,11 @@ struct NodeClient {
   Size leased(PlaceId place) const {
     const ClientHolding* holding = find(place);
     return holding == nullptr ? 0 : holding->leased;
+  }
+  // A lowered limit takes nothing from a client, so it keeps none from coming back from a pause.
+  Size limit(PlaceId place) const {
+    const ClientHolding* holding = find(place);
+    return std::max(terms.share_at(place).limit, holding == nullptr ? 0 : holding->before_pause);
   }
   Size guarantee(PlaceId place) const { return terms.share_at(place).guarantee; }
   // Bytes above the guarantee, which others may ask back.

@@ -303,6 +303,7 @@ void NodePolicy::on(const ReclaimAnswered& event) {
     holding.unmovable = client.unmovable(open->place, open->began) + open->bytes - returned;
     holding.unmovable_until = now_ + times_.unmovable_for;
   } else if (was_to_pause && !has_paused) {
+    holding.before_pause = 0;
     holding.refuses_to_pause = client.borrowed(open->place) != 0;
   }
   if (!gave_all) {

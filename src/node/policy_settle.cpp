@@ -64,7 +64,7 @@ Size NodePolicy::free_of_guarantees(PlaceId place, ClientId asker) const {
 std::optional<RefusalReason> NodePolicy::impossible(const Ask& ask) const {
   const auto& [id, request, place, bytes, at_once, in_parts] = ask.asked;
   const NodeClient& client = *books_.find_client(id);
-  const Size limit = client.terms.share_at(place).limit;
+  const Size limit = client.limit(place);
   const Size leased = client.leased(place);
   const bool is_beyond_limit = leased > limit || bytes > limit - leased;
   if (is_beyond_limit && !ask.is_for_contexts) return RefusalReason::BeyondLimit;
@@ -186,8 +186,10 @@ void NodePolicy::ask_back(const PlannedReclaim& planned, Microseconds latest,
       .began = now_,
       .deadline = std::min(latest, now_ + reclaim_time(planned.step, planned.bytes))};
   if (planned.step == ReclaimStep::Pause) {
-    const std::string& group = books_.find_client(planned.client)->group;
-    request.longest_work = longest_in_flight(group);
+    NodeClient& client = *books_.find_client(planned.client);
+    ClientHolding& holding = client.at[planned.place];
+    holding.before_pause = std::max(holding.before_pause, holding.leased);
+    request.longest_work = longest_in_flight(client.group);
     request.work_within = std::min(request.longest_work, latest - std::min(latest, now_));
   }
   const OpenReclaim& open = reclaims_.open(request);
@@ -238,6 +240,7 @@ bool NodePolicy::grant(std::size_t ask) {
   books_.add_lease(client, place, bytes);
   NodeClient& holder = *books_.find_client(client);
   holder.at[place].is_away = false;
+  holder.at[place].before_pause = 0;
   // When clients take turns, the turn replaces the minimum stay.
   const bool turns_are_taken =
       !turns_.turns().empty() || std::any_of(asks_.begin(), asks_.end(),

@@ -256,6 +256,7 @@ void NodeHistory::take_note(const LeaseGranted& granted) {
   client->second.waiting.erase(waiting);
   client->second.quiet_since = now_;
   check_granted(granted.client, granted.place, granted.bytes);
+  client->second.before_pause[granted.place] = 0;
 }
 
 void NodeHistory::take_note(const PartGranted& part) {
@@ -274,7 +275,8 @@ void NodeHistory::take_note(const PartGranted& part) {
 void NodeHistory::check_granted(ClientId client, PlaceId place, Size bytes) {
   Size& leased = clients_[client].leased[place];
   leased += bytes;
-  EXPECT_LE(leased, policy_.books().find_client(client)->terms.share_at(place).limit);
+  const Size limit = policy_.books().find_client(client)->terms.share_at(place).limit;
+  EXPECT_LE(leased, std::max(limit, clients_[client].before_pause[place]));
   const NodePlace& facts = *policy_.books().find_place(place);
   Size sum = foreign_[place] + facts.coming_back;
   for (auto& [id, other] : clients_) sum += other.leased[place];
@@ -321,6 +323,8 @@ void NodeHistory::take_note(const ReclaimRequested& request) {
   ASSERT_NE(client, clients_.end());
   const NodeClient& known = *policy_.books().find_client(request.client);
   const Size leased = client->second.leased[request.place];
+  Size& before_pause = client->second.before_pause[request.place];
+  if (request.step == ReclaimStep::Pause) before_pause = std::max(before_pause, leased);
   EXPECT_LE(request.bytes, leased);
   const bool is_beyond_limit = leased > known.terms.share_at(request.place).limit;
   EXPECT_TRUE(is_beyond_limit ||

@@ -308,6 +308,30 @@ TEST(Limits, LoweredBelowTheLeaseMoveMemoryAndEndNoClient) {
   EXPECT_TRUE(world.requests(client).empty());
 }
 
+TEST(Limits, LoweredBelowTheLeaseKeepNoPausedClientFromReturning) {
+  PolicyWorld world;
+  const ClientId owner = world.come(terms(60));
+  const ClientId client = world.come();
+  ASSERT_TRUE(world.lease(client, 80));
+  ASSERT_TRUE(world.lease(owner, 20));
+  ClientTerms lower;
+  lower.shares[card].limit = 30 * GiB;
+  world.tell(TermsChanged{client, lower});
+  ASSERT_FALSE(world.is_granted(world.ask(owner, 40)));
+  const ReclaimRequested pause = world.request(client);
+  ASSERT_EQ(pause.step, ReclaimStep::Pause);
+  world.give_back(client, 50);  // while it is being paused
+  world.answer(pause, ReclaimOutcome::Applied, 30);
+  ASSERT_EQ(world.leased(client), 0u);
+  world.give_back(owner, 60);
+  const RequestId returns = world.ask(client, 80);
+  EXPECT_TRUE(world.is_granted(returns)) << "it had as much before";
+  world.give_back(client, 10);
+  const RequestId more = world.ask(client, 10);
+  ASSERT_NE(world.refusal(more), nullptr) << "only the return exceeds the limit";
+  EXPECT_EQ(world.refusal(more)->why, RefusalReason::BeyondLimit);
+}
+
 ClientTerms untrusted_terms(std::uint32_t user) {
   ClientTerms made;
   made.untrusted_user = user;
