@@ -82,7 +82,8 @@ class NamedCopy {
     add(copy->srcContext);
     add(copy->dstContext);
   }
-  void add(const CUgraphNodeParams* node) {
+  // Not const, as the driver's functions take it: otherwise the template below would be chosen.
+  void add(CUgraphNodeParams* node) {
     if (node != nullptr && node->type == CU_GRAPH_NODE_TYPE_MEMCPY) add(node->memcpy.copyCtx);
   }
   template <class Other>

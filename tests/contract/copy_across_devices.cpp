@@ -195,6 +195,28 @@ TEST_F(CopyAcrossDevices, ANodeOfAGraphMayBeOne) {
   EXPECT_EQ(first_word_of(own->address()), 7U);
 }
 
+// The node's context is not the current one.
+TEST_F(CopyAcrossDevices, ANodeOfAnyKindMayBeOneOfAnotherContext) {
+  NEEDS_CALL(cuGraphAddNode_v2);
+  const GivenStream stream;
+  CUgraph graph = nullptr;
+  GIVEN(driver().cuGraphCreate(&graph, 0));
+  CUgraphNodeParams added{};
+  added.type = CU_GRAPH_NODE_TYPE_MEMCPY;
+  added.memcpy.copyCtx = its_context;
+  CUDA_MEMCPY3D& copy = added.memcpy.copyParams;
+  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = own->address();
+  copy.dstDevice = memory->address();
+  copy.srcPitch = copy.dstPitch = copied;
+  copy.WidthInBytes = copied;
+  copy.srcHeight = copy.dstHeight = copy.Height = copy.Depth = 1;
+  CUgraphNode node = nullptr;
+  EXPECT_CUDA(driver().cuGraphAddNode(&node, graph, nullptr, nullptr, 0, &added));
+  run_and_destroy(graph, stream);
+  EXPECT_EQ(first_word_of(memory->address()), 5U);
+}
+
 TEST_F(CopyAcrossDevices, OthersUsesOfTheMemoryStayRefused) {
   EXPECT_CUDA(driver().cuMemcpyDtoD(own->address(), memory->address(), copied));
   EXPECT_CUDA(synchronize());
