@@ -82,7 +82,7 @@ class NamedCopy {
     add(copy->srcContext);
     add(copy->dstContext);
   }
-  // Not const, as the driver's functions take it: otherwise the template below would be chosen.
+  // Not const, like the parameter of the hooks: a const one would lose to the template below.
   void add(CUgraphNodeParams* node) {
     if (node != nullptr && node->type == CU_GRAPH_NODE_TYPE_MEMCPY) add(node->memcpy.copyCtx);
   }

@@ -66,7 +66,7 @@ struct NodeClient {
     const ClientHolding* holding = find(place);
     return holding == nullptr ? 0 : holding->leased;
   }
-  // A lowered limit takes nothing from a client, so it keeps none from coming back from a pause.
+  // Lowering a limit takes nothing from a client, so a paused one may return to what it had.
   Size limit(PlaceId place) const {
     const ClientHolding* holding = find(place);
     return std::max(terms.share_at(place).limit, holding == nullptr ? 0 : holding->before_pause);

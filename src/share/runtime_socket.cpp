@@ -59,7 +59,7 @@ Result<Fd> new_socket(SocketType type) {
 // folders are not writable.
 Result<void> takes_sockets(const std::string& folder) {
   static std::atomic<unsigned> tries{0};
-  // Containers may share the folder, and each has a process of the same number.
+  // Containers can share the folder and have processes with the same number.
   const std::string path = folder + "/trial-" + std::to_string(::getpid()) + "-" +
                            std::to_string(namespace_of_processes()) + "-" +
                            std::to_string(tries.fetch_add(1)) + being_made;

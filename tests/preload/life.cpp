@@ -60,7 +60,7 @@ TEST_P(FirstCalls, MayBeMadeByChildrenForkedDuringThem) {
   const Finished alone = run_program(command("8"), natively());
   EXPECT_EQ(alone.status, 0) << alone.out << alone.err;
   const Finished finished =
-      run_program(command("80"), under_cuvmm({{"VMM_CONTROL", "on"},
+      run_program(command("40"), under_cuvmm({{"VMM_CONTROL", "on"},
                                               {"VMM_TRACE_FILE", "/dev/null"},
                                               {"XDG_RUNTIME_DIR", own_folder()}}));
   EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
