@@ -48,8 +48,7 @@ class NodeHistory {
   struct KnownClient {
     ClientTerms terms;
     std::map<PlaceId, Size> leased;
-    std::map<PlaceId, Size> before_pause =
-        {};  // which it may lease again whatever its limit is now
+    std::map<PlaceId, Size> before_pause = {};  // it may return to that, whatever its limit is
     std::map<PlaceId, Size> cache;
     std::map<PlaceId, Size> cold;
     std::map<RequestId, Waiting> waiting;
