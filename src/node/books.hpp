@@ -67,7 +67,7 @@ struct NodeClient {
     return holding == nullptr ? 0 : holding->leased;
   }
   // Lowering a limit takes nothing from a client, so a paused one may return to what it had.
-  Size limit(PlaceId place) const {
+  Size may_lease(PlaceId place) const {
     const ClientHolding* holding = find(place);
     return std::max(terms.share_at(place).limit, holding == nullptr ? 0 : holding->before_pause);
   }

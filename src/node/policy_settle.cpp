@@ -64,9 +64,9 @@ Size NodePolicy::free_of_guarantees(PlaceId place, ClientId asker) const {
 std::optional<RefusalReason> NodePolicy::impossible(const Ask& ask) const {
   const auto& [id, request, place, bytes, at_once, in_parts] = ask.asked;
   const NodeClient& client = *books_.find_client(id);
-  const Size limit = client.limit(place);
+  const Size may_lease = client.may_lease(place);
   const Size leased = client.leased(place);
-  const bool is_beyond_limit = leased > limit || bytes > limit - leased;
+  const bool is_beyond_limit = leased > may_lease || bytes > may_lease - leased;
   if (is_beyond_limit && !ask.is_for_contexts) return RefusalReason::BeyondLimit;
   if (bytes > books_.left_to_user(place, id) && !ask.is_for_contexts) {
     return RefusalReason::BeyondLimit;
