@@ -46,15 +46,7 @@ class GraphNodes : public DriverContract {
     return node;
   }
   static CUDA_MEMCPY3D copy_of(CUdeviceptr to, CUdeviceptr from) {
-    CUDA_MEMCPY3D copy{};
-    copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-    copy.srcDevice = from;
-    copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-    copy.dstDevice = to;
-    copy.WidthInBytes = 4;
-    copy.Height = 1;
-    copy.Depth = 1;
-    return copy;
+    return linear_copy(from, to, 4);
   }
 
   // Adds a node that increments the word at the address.
