@@ -11,7 +11,9 @@ class NoLessor final : public Lessor {
  public:
   void begin(LeasedBudget& budget, const Uuid&, Size) override { budget.lease_from(*this); }
   Extended extend(LeasedBudget&, Size) override { return Extended::No; }
-  bool wait_for(LeasedBudget&, Size, std::uint64_t, std::uint64_t) override { return false; }
+  bool wait_for(LeasedBudget&, Size, std::uint64_t, std::uint64_t, const StillWanted&) override {
+    return false;
+  }
 };
 
 void commit_and_give_back(benchmark::State& state, Budget& budget) {

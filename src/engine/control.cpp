@@ -132,7 +132,8 @@ Result<PauseReport> Control::pause(Duration timeout, Strict strict, const PauseW
   return paused;
 }
 
-Result<PauseReport> Control::resume(Partly partly, Asker asker, Duration within) {
+Result<PauseReport> Control::resume(Partly partly, Asker asker, Duration within,
+                                    const StillWanted& is_wanted) {
   if (HookBypass::is_active()) return Error::invalid("resume", "from within a call");
   const ClosesSocketOfEndingProcess closes_socket;
   const Alone alone{busy_, Busy::Request, a_moment, upkeep_at_most};
@@ -147,7 +148,8 @@ Result<PauseReport> Control::resume(Partly partly, Asker asker, Duration within)
   const HookBypass bypass;
   const std::uint64_t until = now_ns() + in_ns(within);
   auto resumed = pauser_.resume(partly);
-  while (DeviceReclaim::may_help(resumed) && now_ns() < until && pauser_.wait_for_room(until)) {
+  while (DeviceReclaim::may_help(resumed) && now_ns() < until && is_wanted() &&
+         pauser_.wait_for_room(until, is_wanted)) {
     resumed = pauser_.resume(partly);
   }
   if (resumed.ok()) {
@@ -477,7 +479,8 @@ share::ControlAnswer Control::answer(const share::ControlRequest& request,
       said = as_answer(pause(timeout, strict ? Strict::Yes : Strict::No, {.is_wanted = is_wanted}));
       break;
     case share::ControlWhat::Resume:
-      said = as_answer(resume(partly ? Partly::Yes : Partly::No, Asker::Command, timeout));
+      said =
+          as_answer(resume(partly ? Partly::Yes : Partly::No, Asker::Command, timeout, is_wanted));
       break;
     default:
       said = agree(request);

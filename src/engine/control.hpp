@@ -61,8 +61,10 @@ class Control {
   Result<PauseReport> pause(Duration timeout, Strict strict, const PauseWatch& watch = {},
                             Asker asker = Asker::Command);
   // Refused while the process is off its devices, where a driver call would block. If a device
-  // lacks memory, waits up to `within` for other programs of the node service to make room.
-  Result<PauseReport> resume(Partly partly, Asker asker = Asker::Command, Duration within = {});
+  // lacks memory, waits up to `within`, or until `is_wanted` returns false, for other programs of
+  // the node service to make room.
+  Result<PauseReport> resume(Partly partly, Asker asker = Asker::Command, Duration within = {},
+                             const StillWanted& is_wanted = &always_wanted);
   // For a process that the service has paused: return_ahead() brings back as much memory as the
   // devices' leases have room for, ahead of the resume; leave_again() takes it off the devices
   // again. Both do nothing if another operation is in progress, or while the process is off its

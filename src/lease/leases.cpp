@@ -124,6 +124,13 @@ Leases::Pending* Leases::find(RequestId request) {
   return nullptr;
 }
 
+bool Leases::is_still_wanted(Holding& holding, const StillWanted& is_wanted) {
+  holding.unlock();
+  const bool still = is_wanted();
+  holding.lock();
+  return still;
+}
+
 bool Leases::is_connected() const {
   const Holding holding{lock_};
   return standing_ == Standing::Connected;
@@ -151,9 +158,12 @@ RequestId Leases::ask(Leased& place, Size bytes, Ask how) {
 }
 
 // A grant is added to the lease even if no thread waits for it. Returns nothing if no answer
-// arrives by `until`; the request is then abandoned.
+// arrives by `until`, or while it is wanted; the request is then abandoned.
 std::optional<Leases::Pending> Leases::answer_to(Holding& holding, RequestId request,
-                                                 std::uint64_t until) {
+                                                 std::uint64_t until,
+                                                 const StillWanted& is_wanted) {
+  constexpr std::uint64_t between_questions = 100 * a_millisecond;
+  std::uint64_t next_question = now_ns() + between_questions;
   for (;;) {
     Pending* const pending = find(request);
     const bool is_answered = pending->state != Pending::State::Waits;
@@ -166,7 +176,12 @@ std::optional<Leases::Pending> Leases::answer_to(Holding& holding, RequestId req
       abandoned_.push_back(found);
       return {};
     }
-    heard_.wait_for(holding, std::chrono::nanoseconds{until - now});
+    if (now >= next_question) {
+      if (!is_still_wanted(holding, is_wanted)) until = 0;
+      next_question = now_ns() + between_questions;
+      continue;
+    }
+    heard_.wait_for(holding, std::chrono::nanoseconds{std::min(until, next_question) - now});
   }
 }
 
@@ -227,9 +242,11 @@ Lessor::Extended Leases::extend_at_once(Holding& holding, Leased& place, Size si
   }
 }
 
-bool Leases::wait_for(LeasedBudget& budget, Size size, std::uint64_t until, std::uint64_t longest) {
+bool Leases::wait_for(LeasedBudget& budget, Size size, std::uint64_t until, std::uint64_t longest,
+                      const StillWanted& is_wanted) {
   bool is_leased = false;
-  tenant_.wait_outside([&] { is_leased = wait_until_leased(budget, size, until, longest); });
+  tenant_.wait_outside(
+      [&] { is_leased = wait_until_leased(budget, size, until, longest, is_wanted); });
   return is_leased;
 }
 
@@ -288,7 +305,7 @@ std::uint64_t Leases::repeats_until(const Pending& refused, std::uint64_t until,
 }
 
 bool Leases::wait_until_leased(LeasedBudget& budget, Size size, std::uint64_t until,
-                               std::uint64_t longest) {
+                               std::uint64_t longest, const StillWanted& is_wanted) {
   Holding holding{lock_};
   Leased* const place = find(budget);
   if (place == nullptr) return false;
@@ -311,11 +328,13 @@ bool Leases::wait_until_leased(LeasedBudget& budget, Size size, std::uint64_t un
       continue;
     }
     const RequestId request = ask(*place, size - surplus + budget.deficit(), Ask::Whole);
-    const auto answered = answer_to(holding, request, longest);
+    const auto answered = answer_to(holding, request, longest, is_wanted);
     if (!answered) {
       send(LeaseCancel{request});
-      CUVMM_LOG_RARELY(Warning, "the node service had no %s in time; see `cuvmm top`",
-                       print_size(size).c_str());
+      if (now_ns() >= longest) {
+        CUVMM_LOG_RARELY(Warning, "the node service had no %s in time; see `cuvmm top`",
+                         print_size(size).c_str());
+      }
       return false;
     }
     if (answered->state == Pending::State::Granted) {
@@ -330,6 +349,7 @@ bool Leases::wait_until_leased(LeasedBudget& budget, Size size, std::uint64_t un
     }
     constexpr std::uint64_t rest = 20 * a_millisecond;
     heard_.wait_for(holding, std::chrono::nanoseconds{rest});
+    if (!is_still_wanted(holding, is_wanted)) return false;
   }
 }
 

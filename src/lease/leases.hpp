@@ -44,8 +44,8 @@ class Leases final : public Lessor {
 
   void begin(LeasedBudget& budget, const Uuid& device, Size memory) override;
   Extended extend(LeasedBudget& budget, Size size) override;
-  bool wait_for(LeasedBudget& budget, Size size, std::uint64_t until,
-                std::uint64_t longest) override;
+  bool wait_for(LeasedBudget& budget, Size size, std::uint64_t until, std::uint64_t longest,
+                const StillWanted& is_wanted) override;
 
   bool is_connected() const;
   // Tells the service that this process has changed its part of the board.
@@ -154,10 +154,12 @@ class Leases final : public Lessor {
   node::HeldAlready use_of(const Leased& place, Size held) const;
   enum class Ask : std::uint8_t { AtOnce, Whole, InParts };
   node::RequestId ask(Leased& place, Size bytes, Ask how);
-  std::optional<Pending> answer_to(Holding& holding, node::RequestId request, std::uint64_t until);
+  static bool is_still_wanted(Holding& holding, const StillWanted& is_wanted);
+  std::optional<Pending> answer_to(Holding& holding, node::RequestId request, std::uint64_t until,
+                                   const StillWanted& is_wanted = &always_wanted);
   Extended extend_at_once(Holding& holding, Leased& place, Size size);
   bool wait_until_leased(LeasedBudget& budget, Size size, std::uint64_t until,
-                         std::uint64_t longest);
+                         std::uint64_t longest, const StillWanted& is_wanted);
   static std::uint64_t repeats_until(const Pending& refused, std::uint64_t until,
                                      std::uint64_t longest);
   bool outwait_a_lag(Holding& holding, Leased& place);

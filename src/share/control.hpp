@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/still_wanted.hpp"
 #include "share/runtime_socket.hpp"
 
 namespace cuvmm::share {
@@ -74,9 +75,8 @@ struct ControlAnswer {
 // The receiving side. It has no thread of its own: it runs inside serve().
 class ControlSocket {
  public:
-  // Whether the request is still wanted: its sender is still connected, and nobody has requested
-  // the opposite. Long steps call it from time to time; it also answers other peers.
-  using StillWanted = std::function<bool()>;
+  // A request is still wanted while its sender is connected and nobody has requested a resume
+  // since. Asking that also answers other peers.
   using Answering = std::function<ControlAnswer(const ControlRequest&, const StillWanted&)>;
 
   static Result<ControlSocket> open();

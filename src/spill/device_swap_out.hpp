@@ -57,9 +57,9 @@ class DeviceSwapOut {
   Result<void> put_back(const HostSide& host, const Instead& instead, PauseTimes& times);
   // Once put_back() has failed for lack of memory: asks the lessor, if there is one, for room,
   // which other programs may have to make. Returns whether another attempt may succeed.
-  bool wait_for_room(std::uint64_t until) {
+  bool wait_for_room(std::uint64_t until, const StillWanted& is_wanted) {
     return device_ != nullptr && bytes_ != 0 &&
-           device_->budget().wait_for_more(bytes_, until, until);
+           device_->budget().wait_for_more(bytes_, until, until, is_wanted);
   }
   // Copies chunks back in, in order, while the device's lease has room for them. put_back() does
   // the rest. If something fails, all that was out is still out.

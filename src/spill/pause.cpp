@@ -357,9 +357,9 @@ Result<PauseReport> Pauser::resume(Partly partly) {
   return report;
 }
 
-bool Pauser::wait_for_room(std::uint64_t until) {
+bool Pauser::wait_for_room(std::uint64_t until, const StillWanted& is_wanted) {
   bool has_come = false;
-  for (const auto& removal : removals_) has_come |= removal->wait_for_room(until);
+  for (const auto& removal : removals_) has_come |= removal->wait_for_room(until, is_wanted);
   return has_come;
 }
 

@@ -85,9 +85,9 @@ class Pauser {
   // OutOfMemory if the devices have no room now. The process then stays paused; the caller may try
   // again, or ask to continue with some of the memory on the host.
   Result<PauseReport> resume(Partly partly);
-  // After that answer, waits until `until` for other programs of the node service to make room.
-  // Returns whether another attempt may succeed.
-  bool wait_for_room(std::uint64_t until);
+  // After that answer, waits until `until`, or until `is_wanted` returns false, for other programs
+  // of the node service to make room. Returns whether another attempt may succeed.
+  bool wait_for_room(std::uint64_t until, const StillWanted& is_wanted);
 
   // While paused: brings memory back, in order, as far as the devices' leases have room for it. The
   // resume does the rest. If the driver refuses something, it stays away.

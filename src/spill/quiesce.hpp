@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "alloc/program_chunks.hpp"
+#include "base/still_wanted.hpp"
 #include "stream/call_barrier.hpp"
 
 namespace cuvmm {
@@ -26,11 +27,6 @@ struct ProgramParts {
   const Captures* captures = nullptr;  // nullptr if nothing tracks them
 };
 
-// Polled by long steps: false once the caller no longer wants the result.
-using StillWanted = std::function<bool()>;
-inline bool always_wanted() {
-  return true;
-}
 inline Error called_off(const char* doing) {
   return {.kind = ErrorKind::TimedOut, .doing = doing, .subject = "it was cancelled"};
 }

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 
+#include "base/still_wanted.hpp"
 #include "trace/record.hpp"
 #include "vmm/budget.hpp"
 
@@ -33,9 +34,9 @@ class Lessor {
   // be paused. Waits until now_ns() is `longest`, but only until `until` for memory held by
   // processes that lease nothing. Waits a few seconds for a lessor that has gone away to return.
   // Returns true if the caller should try again, also if the lessor did not return: then the driver
-  // decides. Returns false if waiting does not help.
-  virtual bool wait_for(LeasedBudget& budget, Size size, std::uint64_t until,
-                        std::uint64_t longest) = 0;
+  // decides. Returns false if waiting does not help, or `is_wanted` has returned false.
+  virtual bool wait_for(LeasedBudget& budget, Size size, std::uint64_t until, std::uint64_t longest,
+                        const StillWanted& is_wanted) = 0;
 
  protected:
   ~Lessor() = default;
@@ -80,9 +81,10 @@ class LeasedBudget final : public LocalBudget {
   void forget_native(Size size) override;
 
   // Waits for other processes if there is a lessor. Returns false if that does not help.
-  bool wait_for_more(Size size, std::uint64_t until, std::uint64_t longest) {
+  bool wait_for_more(Size size, std::uint64_t until, std::uint64_t longest,
+                     const StillWanted& is_wanted = &always_wanted) {
     Lessor* const from = lessor();
-    return from != nullptr && from->wait_for(*this, size, until, longest);
+    return from != nullptr && from->wait_for(*this, size, until, longest, is_wanted);
   }
 
  private:

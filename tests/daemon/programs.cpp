@@ -100,6 +100,33 @@ TEST_F(ProgramsOfANode, AResumeByCommandWaitsForOthersToMakeRoom) {
   EXPECT_EQ(resume.wait(), 0) << read_file("resume");
 }
 
+TEST_F(ProgramsOfANode, AResumeThatIsInterruptedNoLongerWaitsForRoom) {
+  start();
+  std::vector<std::string> environment = required();
+  environment.emplace_back("VMM_CONTROL=on");
+  RunningProgram paused{program("paused", 96, 30'000), environment, file("paused")};
+  ASSERT_TRUE(comes_true([&] { return look_at_device(socket()).leased >= 96 * MiB; }));
+  const std::string number = std::to_string(paused.pid());
+  const auto pause = [&](const std::string& name) {
+    RunningProgram command{
+        {CUVMM_BIN "/cuvmm", "pause", "--timeout", "20s", number}, {}, file(name)};
+    return command.wait();
+  };
+  ASSERT_EQ(pause("pause"), 0) << read_file("pause");
+  ASSERT_TRUE(comes_true([&] { return look_at_device(socket()).leased <= 16 * MiB; }));
+  RawClient other = RawClient::at(*this, "other");
+  ASSERT_TRUE(other.lease(memory - 16 * MiB));
+  other.say(node::UseReport{.place = other.device(), .cache = memory - 16 * MiB});
+  RunningProgram resume{
+      {CUVMM_BIN "/cuvmm", "resume", "--timeout", "40s", number}, {}, file("resume")};
+  ASSERT_TRUE(other.hear<node::ReclaimDemand>()) << read_file("resume");
+  EXPECT_NE(pause("meanwhile"), 0);
+  EXPECT_NE(read_file("meanwhile").find("under way"), std::string::npos) << read_file("meanwhile");
+  resume.signal(SIGINT);
+  resume.wait();
+  EXPECT_TRUE(comes_true([&] { return pause("again") == 0; })) << read_file("again");
+}
+
 TEST_F(ProgramsOfANode, WithoutTheServiceOnlyProgramsThatDoNotRequireItRun) {
   RunningProgram any{program("any", 64, 3), automatic(), file("any")};
   EXPECT_EQ(any.wait(), 0) << read_file("any");

@@ -16,7 +16,9 @@ class WillingLessor final : public Lessor {
     budget.add_lease(size);
     return Extended::Yes;
   }
-  bool wait_for(LeasedBudget&, Size, std::uint64_t, std::uint64_t) override { return false; }
+  bool wait_for(LeasedBudget&, Size, std::uint64_t, std::uint64_t, const StillWanted&) override {
+    return false;
+  }
 };
 
 class ColdMemoryOfAProgram : public PauseTest {

@@ -18,7 +18,9 @@ class NoMore final : public Lessor {
     budget.add_lease(GiB);
   }
   Extended extend(LeasedBudget&, Size) override { return Extended::No; }
-  bool wait_for(LeasedBudget&, Size, std::uint64_t, std::uint64_t) override { return false; }
+  bool wait_for(LeasedBudget&, Size, std::uint64_t, std::uint64_t, const StillWanted&) override {
+    return false;
+  }
 };
 
 struct LeasedProgram {

@@ -21,7 +21,8 @@ class BoundedLessor final : public Lessor {
     budget.add_lease(size);
     return Extended::Yes;
   }
-  bool wait_for(LeasedBudget& budget, Size size, std::uint64_t, std::uint64_t) override {
+  bool wait_for(LeasedBudget& budget, Size size, std::uint64_t, std::uint64_t,
+                const StillWanted&) override {
     ++waits;
     return extend(budget, size) == Extended::Yes;
   }

@@ -242,8 +242,8 @@ class LessorThatWaits final : public Lessor {
     budget.add_lease(size);
     return Extended::Yes;
   }
-  bool wait_for(LeasedBudget& budget, Size size, std::uint64_t /*until*/,
-                std::uint64_t /*longest*/) override {
+  bool wait_for(LeasedBudget& budget, Size size, std::uint64_t /*until*/, std::uint64_t /*longest*/,
+                const StillWanted& /*is_wanted*/) override {
     surplus_at_a_wait = budget.surplus();
     std::exchange(meanwhile, [] {})();
     has_come_ = is_late;

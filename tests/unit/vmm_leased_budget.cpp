@@ -17,7 +17,7 @@ class NoMore final : public Lessor {
   }
   Extended extend(LeasedBudget& /*budget*/, Size /*size*/) override { return Extended::No; }
   bool wait_for(LeasedBudget& /*budget*/, Size /*size*/, std::uint64_t /*until*/,
-                std::uint64_t /*longest*/) override {
+                std::uint64_t /*longest*/, const StillWanted& /*is_wanted*/) override {
     return false;
   }
 };
