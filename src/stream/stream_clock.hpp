@@ -105,9 +105,9 @@ class StreamClock final : public StreamOrder {
   // device's memory. Returns true if any that finished was not known to be done before.
   bool wait_for_frees(int device, std::uint64_t until);
 
-  // Marks the stream's pending frees. Call before the stream is captured, after which it takes no
-  // marks.
-  void mark_pending(StreamName name);
+  // Call before the stream may join a capture, during which no event can be recorded behind its
+  // work.
+  void before_capture(StreamName name);
   // Call before the driver destroys the stream, since a new stream may reuse its handle
   // immediately.
   void stream_ends(CUstream handle);
@@ -160,7 +160,7 @@ class StreamClock final : public StreamOrder {
   static bool may_run(StreamState& stream);
   void mark_all(StreamState& all);
   [[gnu::cold]] std::optional<Mark> record_on_all(StreamState& all);
-  [[gnu::cold]] void record_final_event(const StreamState& stream);
+  [[gnu::cold]] void record_final_event(StreamState& stream);
   enum class PollEffort : std::uint8_t { Sparing, Full };
   void poll(StreamState& state, PollEffort zeal);
   void retire(StreamState& state, Mark& mark);

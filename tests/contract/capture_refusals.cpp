@@ -19,6 +19,27 @@ TEST_F(CaptureRefusals, ARelaxedCaptureAllowsWaitingForAnotherStream) {
   expect_well(stream);
 }
 
+TEST_F(CaptureRefusals, ARelaxedThreadMayQueryAndRecordOnStreamsOfAnyKindDuringAGlobalCapture) {
+  for (const unsigned captured : {CU_STREAM_NON_BLOCKING, CU_STREAM_DEFAULT}) {
+    for (const unsigned flags : {CU_STREAM_NON_BLOCKING, CU_STREAM_DEFAULT}) {
+      const GivenStream stream{captured};
+      const GivenStream other{flags};
+      const GivenEvent event;
+      SlowWork work{kernels(), other};
+      CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+      begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+      ASSERT_CUDA(driver().cuThreadExchangeStreamCaptureMode(&mode));
+      EXPECT_ANSWER(CUDA_ERROR_NOT_READY, driver().cuStreamQuery(other));
+      EXPECT_CUDA(driver().cuEventRecord(event, other));
+      work.end();
+      EXPECT_CUDA(driver().cuEventSynchronize(event));
+      EXPECT_CUDA(driver().cuStreamQuery(other));
+      ASSERT_CUDA(driver().cuThreadExchangeStreamCaptureMode(&mode));
+      expect_well(stream);
+    }
+  }
+}
+
 TEST_F(CaptureRefusals, AThreadLocalCaptureRefusesWaitingForAnotherStream) {
   const GivenStream stream;
   const GivenStream other;

@@ -153,6 +153,22 @@ TEST_F(CaptureThatNobodyEnds, OutlivesAStreamThatHasJoinedIt) {
   EXPECT_DONE(through_door<Call::cuEventDestroy_v2>(fork));
 }
 
+// As a pause has to know, and a free that waits for all work.
+TEST_F(CaptureThatNobodyEnds, DoesNotHideWhetherItsStreamsHaveWorkLeft) {
+  Serving* const serving = Engine::get()->serving();
+  if (serving == nullptr) GTEST_SKIP() << "nothing is served";
+  const CUstream stream = given_captured();
+  const CUstream joined = given_stream();
+  CUevent fork = nullptr;
+  ASSERT_DONE(through_door<Call::cuEventCreate>(&fork, unsigned{CU_EVENT_DISABLE_TIMING}));
+  ASSERT_DONE(through_door<Call::cuEventRecord>(fork, stream));
+  ASSERT_DONE(through_door<Call::cuStreamWaitEvent>(joined, fork, 0u));
+  EXPECT_DONE(destroy(joined));
+  EXPECT_DONE(destroy(stream));
+  EXPECT_TRUE(serving->clock.is_all_done(primary_));
+  EXPECT_DONE(through_door<Call::cuEventDestroy_v2>(fork));
+}
+
 TEST_F(CaptureThatNobodyEnds, IsCountedOnceHoweverOftenItIsBegunAndEnded) {
   const CUstream stream = given_captured();
   EXPECT_NE(begin(stream), CUDA_SUCCESS);

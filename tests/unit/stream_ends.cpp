@@ -18,12 +18,14 @@ namespace {
 class StreamEnds : public StreamClockTest {
  protected:
   // Ends a stream that has been forked from a capture and joined again. The capture goes on.
-  void end_amid_a_capture(CUstream side, CUstream origin) {
+  enum class Fork : std::uint8_t { Reported, Unreported };
+  void end_amid_a_capture(CUstream side, CUstream origin, Fork is = Fork::Unreported) {
     const GivenEvent fork;
     const GivenEvent join;
     begin_capture(origin, CU_STREAM_CAPTURE_MODE_GLOBAL);
     captures.began();
     GIVEN(driver().cuEventRecord(fork, origin));
+    if (is == Fork::Reported) clock->before_capture({.handle = side});
     GIVEN(driver().cuStreamWaitEvent(side, fork, 0));
     GIVEN(driver().cuEventRecord(join, side));
     GIVEN(driver().cuStreamWaitEvent(origin, join, 0));
@@ -31,6 +33,11 @@ class StreamEnds : public StreamClockTest {
     EXPECT_EQ(capture_status(origin), CU_STREAM_CAPTURE_STATUS_ACTIVE);
     const GivenGraph graph = end_capture(origin);
     captures.ended();
+  }
+  void begin_capture_of(CUstream stream) {
+    clock->before_capture({.handle = stream});
+    captures.began();
+    begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
   }
 };
 
@@ -404,6 +411,43 @@ TEST_F(StreamEnds, AStreamThatEndsAmidACaptureDoesNotBreakIt) {
   HeldStream side = held();
   clock->table().find(side.name());
   end_amid_a_capture(side, origin);
+}
+
+TEST_F(StreamEnds, AnEventFromBeforeTheCaptureShowsWhenTheStreamsWorkIsDone) {
+  HeldStream origin = held();
+  FreeTicket freed;
+  FreeTicket all;
+  {
+    HeldStream side = held();
+    clock->table().find(side.name());
+    side.hold();
+    freed = free_on(side.name());
+    end_amid_a_capture(side, origin, Fork::Reported);
+    all = clock->ticket_of_all(context());
+    EXPECT_FALSE(clock->is_all_done(context()));
+    EXPECT_FALSE(clock->wait(freed, in_ms(20))) << "its earlier work runs on";
+    EXPECT_FALSE(clock->wait(all, in_ms(20))) << "its earlier work runs on";
+  }
+  EXPECT_TRUE(clock->wait(freed, in_ms(20'000)));
+  EXPECT_TRUE(clock->wait(all, in_ms(20'000)));
+  EXPECT_TRUE(clock->is_all_done(context()));
+}
+
+// Each capture is preceded by an event of its own.
+TEST_F(StreamEnds, AnEventFromBeforeAnEarlierCaptureShowsNothing) {
+  HeldStream origin = held();
+  FreeTicket all;
+  {
+    HeldStream side = held();
+    begin_capture_of(side);
+    GivenGraph earlier = end_capture(side);
+    captures.ended();
+    side.hold();
+    end_amid_a_capture(side, origin, Fork::Reported);
+    all = clock->ticket_of_all(context());
+    EXPECT_FALSE(clock->wait(all, in_ms(20))) << "its later work runs on";
+  }
+  EXPECT_TRUE(clock->wait(all, in_ms(20'000)));
 }
 
 // Its work can be marked with no event, so that only a wait for the context tells of it.

@@ -38,12 +38,11 @@ Captures::Origin origin_of_new(const Forward<call>& forward, CUstream stream) {
   return origin;
 }
 
-// Counts the capture before it begins, so that no other thread breaks it unknowingly, and marks the
-// stream's pending frees while that is still possible.
+// Counts the capture before it begins, so that no other thread breaks it unknowingly.
 template <Call call>
 CUresult begin_capture(const Forward<call>& forward, CUstream stream, auto... arguments) {
   Captures& captures = forward.engine().captures();
-  if (StreamClock* clock = clock_of(forward)) clock->mark_pending(stream_name(forward, stream));
+  if (StreamClock* clock = clock_of(forward)) clock->before_capture(stream_name(forward, stream));
   const std::uint64_t number = captures.began(origin_of_new(forward, stream));
   const CUresult answer = forward(stream, arguments...);
   if (answer != CUDA_SUCCESS) captures.never_began(number);
