@@ -213,7 +213,7 @@ void ControlSocket::serve(const Answering& answer, Deadline until) {
       const PendingResumeAnswer telling{*visitor.asks};
       give(visitor.socket.file(),
            visitor.asks->version == control_version
-               ? answer(*visitor.asks, [&] { return is_still_wanted(visitor.socket, answer); })
+               ? answer(*visitor.asks, [&] { return is_still_wanted(visitor, answer); })
                : refusal("this process speaks another version"));
       continue;
     }
@@ -222,14 +222,14 @@ void ControlSocket::serve(const Answering& answer, Deadline until) {
   }
 }
 
-bool ControlSocket::is_still_wanted(const OwnFd& by, const Answering& answer) {
-  if (has_gone(by.file())) return false;
+bool ControlSocket::is_still_wanted(const Visitor& asking, const Answering& answer) {
+  if (has_gone(asking.socket.file())) return false;
   let_in();
   listen_to_visitors();
   bool is_wanted = true;
   std::erase_if(visitors_, [&](const Visitor& visitor) {
     if (!visitor.asks || visitor.asks->version != control_version) return false;
-    if (visitor.asks->what == ControlWhat::Resume) {
+    if (visitor.asks->what == ControlWhat::Resume && asking.asks->what != ControlWhat::Resume) {
       is_wanted = false;  // and is served next
       return false;
     }

@@ -75,8 +75,8 @@ struct ControlAnswer {
 // The receiving side. It has no thread of its own: it runs inside serve().
 class ControlSocket {
  public:
-  // A request is still wanted while its sender is connected and nobody has requested a resume
-  // since. Asking that also answers other peers.
+  // A request is still wanted while its sender is connected, a pause only until somebody requests a
+  // resume. Asking that also answers other peers.
   using Answering = std::function<ControlAnswer(const ControlRequest&, const StillWanted&)>;
 
   static Result<ControlSocket> open();
@@ -99,7 +99,7 @@ class ControlSocket {
   void let_in();
   void listen_to_visitors();
   void wait_for_visitors(Deadline until) const;
-  bool is_still_wanted(const OwnFd& by, const Answering& answer);
+  bool is_still_wanted(const Visitor& asking, const Answering& answer);
 
   ListeningSocket listening_;
   uid_t user_ = ::geteuid();  // keeps control of a program that then drops its privileges

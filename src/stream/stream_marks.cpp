@@ -204,35 +204,21 @@ std::optional<Mark> StreamClock::record_on_all(StreamState& all) {
   return mark;
 }
 
-// Marks the stream's pending frees. Also records an event behind the stream's work, for the case
-// that the stream is destroyed while it is captured: captured work does not run on the stream. Only
-// if the stream is busy: unlike a query, a record waits while another thread waits in cuMemFree.
-void StreamClock::before_capture(StreamName name) {
+void StreamClock::mark_pending(StreamName name) {
   StreamState* state = table_.find(name);
-  if (state == nullptr || state->kind == StreamKind::Legacy || is_capturing(state->handle)) return;
-  if (state->has_unfinished()) record_own_mark(*state);
-  if (state->kind > StreamKind::NonBlocking) return;
-  const InContext in_context{driver_, state->context};
-  if (!in_context.ok()) return;
-  const RelaxedCapture relaxed{driver_};
-  CUevent event = nullptr;
-  const bool is_known =
-      is_idle(state->handle) || record_event(*state, state->handle, event) == CUDA_SUCCESS;
-  const Holding holding{state->lock};
-  auto& events = state->before_capture;
-  state->spare_events.insert(state->spare_events.end(), events.begin(), events.end());
-  events.clear();
-  if (event != nullptr) events.push_back(event);
-  state->knows_work_before_capture = is_known;
+  if (state == nullptr || state->kind == StreamKind::Legacy || !state->has_unfinished()) return;
+  if (!is_capturing(state->handle)) record_own_mark(*state);
 }
 
 // Adds the stream's remaining work to that of its context, since the stream can no longer be looked
 // up. Needed even if nothing is pending now: later frees depend on that work.
-void StreamClock::record_final_event(StreamState& stream) {
+void StreamClock::record_final_event(const StreamState& stream) {
   StreamState& all = table_.everything_of(stream.context);
   const InContext in_context{driver_, stream.context};
   if (!in_context.ok()) return;
   const RelaxedCapture relaxed{driver_};
+  // An event record, or a wait for the stream's earlier work, would end the capture.
+  if (is_capturing(stream.handle)) return all.stream_ended_unmarked();
   {
     // Reuse the events that have completed. Otherwise they would accumulate, one for each ended
     // stream, until a mark of the context takes them over.
@@ -245,13 +231,7 @@ void StreamClock::record_final_event(StreamState& stream) {
     std::erase_if(all.left_behind, is_over);
   }
   Mark last;
-  if (is_capturing(stream.handle)) {
-    // An event record, or a wait for the stream's earlier work, would end the capture.
-    const Holding holding{stream.lock};
-    const bool is_known = stream.knows_work_before_capture && !may_be_recorded_unseen();
-    if (!is_known) return all.stream_ended_unmarked();
-    last.events.swap(stream.before_capture);
-  } else if (!record_on(all, stream.handle, last) && !record_on(all, stream.handle, last)) {
+  if (!record_on(all, stream.handle, last) && !record_on(all, stream.handle, last)) {
     const bool is_over =
         !is_capturing(stream.handle) && driver_.cuStreamSynchronize(stream.handle) == CUDA_SUCCESS;
     if (!is_over) all.stream_ended_unmarked();

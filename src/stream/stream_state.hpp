@@ -73,11 +73,7 @@ struct StreamState {
   std::vector<CUevent> pinned_events;   // of marks: a thread is about to pass them to the driver
   std::vector<CUevent> retired_events;  // pinned ones whose marks are gone
   int fruitless_polls = 0;              // in a row
-  bool knows_work_before_capture = false;
-  // Of a stream that is being captured: behind all of its earlier work, if that is known. None if
-  // the stream was idle.
-  std::vector<CUevent> before_capture;
-  std::vector<CUevent> left_behind;  // of Everything: ended streams' events, for the next mark
+  std::vector<CUevent> left_behind;     // of Everything: ended streams' events, for the next mark
   // The last free of each other stream that is ordered before this stream's future work.
   std::vector<FreeTicket> known;
   std::size_t known_when_pruned = 0;  // how many remained

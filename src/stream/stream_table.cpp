@@ -177,12 +177,10 @@ void StreamTable::drop_events_of(StreamState& state) {
   for (CUevent event : state.spare_events) driver_.cuEventDestroy(event);
   for (CUevent event : state.retired_events) driver_.cuEventDestroy(event);
   for (CUevent event : state.left_behind) driver_.cuEventDestroy(event);
-  for (CUevent event : state.before_capture) driver_.cuEventDestroy(event);
   state.marks.clear();
   state.spare_events.clear();
   state.retired_events.clear();
   state.left_behind.clear();
-  state.before_capture.clear();
 }
 
 // The events ended with their context, and their handles may have been reused. All frees on the
@@ -196,7 +194,6 @@ void StreamTable::forget_events_of(StreamState& state) {
   state.pinned_events.clear();
   state.retired_events.clear();
   state.left_behind.clear();
-  state.before_capture.clear();
   if (state.ended.load()) state.advance(last_tick);
 }
 
@@ -220,12 +217,10 @@ bool StreamTable::transfer_events_to_context(StreamState& state) {
     }
     events.insert(events.end(), state.spare_events.begin(), state.spare_events.end());
     events.insert(events.end(), state.retired_events.begin(), state.retired_events.end());
-    events.insert(events.end(), state.before_capture.begin(), state.before_capture.end());
     if (!events.empty() && found == by_key_.end()) return false;
     state.marks.clear();
     state.spare_events.clear();
     state.retired_events.clear();
-    state.before_capture.clear();
   }
   if (events.empty()) return true;
   StreamState& all = *found->second;
@@ -262,7 +257,6 @@ StreamState& StreamTable::unused_record() {
     const Holding holding{state.lock};
     state.known.clear();
     state.known_when_pruned = 0;
-    state.knows_work_before_capture = false;
     state.fruitless_polls = 0;
     state.knows_others.store(false, std::memory_order_release);
     return state;

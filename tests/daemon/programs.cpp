@@ -106,10 +106,10 @@ TEST_F(ProgramsOfANode, AResumeThatIsInterruptedNoLongerWaitsForRoom) {
   environment.emplace_back("VMM_CONTROL=on");
   RunningProgram paused{program("paused", 96, 30'000), environment, file("paused")};
   ASSERT_TRUE(comes_true([&] { return look_at_device(socket()).leased >= 96 * MiB; }));
+  const std::string cuvmm = CUVMM_BIN "/cuvmm";
   const std::string number = std::to_string(paused.pid());
   const auto pause = [&](const std::string& name) {
-    RunningProgram command{
-        {CUVMM_BIN "/cuvmm", "pause", "--timeout", "20s", number}, {}, file(name)};
+    RunningProgram command{{cuvmm, "pause", "--timeout", "20s", number}, {}, file(name)};
     return command.wait();
   };
   ASSERT_EQ(pause("pause"), 0) << read_file("pause");
@@ -117,9 +117,11 @@ TEST_F(ProgramsOfANode, AResumeThatIsInterruptedNoLongerWaitsForRoom) {
   RawClient other = RawClient::at(*this, "other");
   ASSERT_TRUE(other.lease(memory - 16 * MiB));
   other.say(node::UseReport{.place = other.device(), .cache = memory - 16 * MiB});
-  RunningProgram resume{
-      {CUVMM_BIN "/cuvmm", "resume", "--timeout", "40s", number}, {}, file("resume")};
+  RunningProgram resume{{cuvmm, "resume", "--timeout", "40s", number}, {}, file("resume")};
   ASSERT_TRUE(other.hear<node::ReclaimDemand>()) << read_file("resume");
+  RunningProgram second{{cuvmm, "resume", number}, {}, file("second")};
+  EXPECT_NE(second.wait(), 0);
+  EXPECT_NE(read_file("second").find("under way"), std::string::npos) << read_file("second");
   EXPECT_NE(pause("meanwhile"), 0);
   EXPECT_NE(read_file("meanwhile").find("under way"), std::string::npos) << read_file("meanwhile");
   resume.signal(SIGINT);

@@ -210,7 +210,7 @@ void Program::trim(CUmemoryPool pool, Size keep) {
 }
 
 CUresult Program::begin_capture(CUstream stream, CUstreamCaptureMode mode) {
-  clock_.before_capture(name(stream));
+  clock_.mark_pending(name(stream));
   captures_.began();
   const CUresult answer = driver().cuStreamBeginCapture(stream, mode);
   if (answer != CUDA_SUCCESS) captures_.ended();
