@@ -105,9 +105,12 @@ class StreamClock final : public StreamOrder {
   // device's memory. Returns true if any that finished was not known to be done before.
   bool wait_for_frees(int device, std::uint64_t until);
 
-  // Call before the stream may join a capture, during which no event can be recorded behind its
-  // work.
-  void before_capture(StreamName name);
+  // Marks the stream's pending frees. Call before the stream is captured, after which it takes no
+  // marks.
+  void mark_pending(StreamName name);
+  // Notes whether the stream has work left. Call before the stream may join a capture: if it is
+  // destroyed amid the capture, nothing tells when such work is done.
+  void note_work_before_capture(StreamName name);
   // Call before the driver destroys the stream, since a new stream may reuse its handle
   // immediately.
   void stream_ends(CUstream handle);
@@ -160,7 +163,7 @@ class StreamClock final : public StreamOrder {
   static bool may_run(StreamState& stream);
   void mark_all(StreamState& all);
   [[gnu::cold]] std::optional<Mark> record_on_all(StreamState& all);
-  [[gnu::cold]] void record_final_event(StreamState& stream);
+  [[gnu::cold]] void record_final_event(const StreamState& stream);
   enum class PollEffort : std::uint8_t { Sparing, Full };
   void poll(StreamState& state, PollEffort zeal);
   void retire(StreamState& state, Mark& mark);
@@ -168,6 +171,7 @@ class StreamClock final : public StreamOrder {
   static CUevent pin(StreamState& state, CUevent event);
   static void unpin(StreamState& state, CUevent event);
   bool is_idle(CUstream handle) const;
+  bool is_seen_idle(const StreamState& state, CUstream handle, std::uint64_t until);
 
   bool is_capturing(CUstream handle) const;
   // Whether an event of the program's may stand for a record that no hook reported.

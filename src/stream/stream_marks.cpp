@@ -217,8 +217,13 @@ void StreamClock::record_final_event(const StreamState& stream) {
   const InContext in_context{driver_, stream.context};
   if (!in_context.ok()) return;
   const RelaxedCapture relaxed{driver_};
-  // An event record, or a wait for the stream's earlier work, would end the capture.
-  if (is_capturing(stream.handle)) return all.stream_ended_unmarked();
+  // An event record, or a wait for the stream's earlier work, would end the capture. Captured work
+  // does not run on the stream.
+  if (is_capturing(stream.handle)) {
+    const bool is_idle = stream.was_idle_before_capture.load() && !may_be_recorded_unseen();
+    if (!is_idle) all.stream_ended_unmarked();
+    return;
+  }
   {
     // Reuse the events that have completed. Otherwise they would accumulate, one for each ended
     // stream, until a mark of the context takes them over.

@@ -250,6 +250,7 @@ StreamState& StreamTable::unused_record() {
     state.barrier_epoch.store(0);
     state.has_barrier.store(false);
     state.has_marks.store(false);
+    state.was_idle_before_capture.store(false);
     state.marks_wanted.store(0);
     state.freed_since_mark.store(0);
     state.unmarked_end.store(0);

@@ -39,8 +39,36 @@ bool StreamClock::is_idle(CUstream handle) const {
   return driver_.cuStreamQuery(handle) == CUDA_SUCCESS;
 }
 
-// Querying a stream blocks while another thread is stuck in a launch on it (measured). So this
-// queries only with the gate closed and no thread inside a launch, and otherwise gives up.
+// Querying a stream blocks while another thread is stuck in a launch on it, and breaks the capture
+// of a stream that has just joined one. So this queries only with the gate closed and no thread
+// inside a launch, and otherwise gives up. Other streams' captures do not forbid a relaxed thread
+// to query a stream with a handle of its own (all measured).
+bool StreamClock::is_seen_idle(const StreamState& state, CUstream handle, std::uint64_t until) {
+  if (!program_.gate.close(until)) return false;
+  bool is_seen = false;
+  {
+    const StreamTable::Staying staying{table_};
+    const InContext in_context{driver_, state.context};
+    const RelaxedCapture relaxed{driver_};
+    const Captures::CaptureBlock held_off{program_.captures};
+    const bool may_ask =
+        held_off.none_lives() || (state.kind <= StreamKind::NonBlocking && !is_capturing(handle));
+    const bool is_there = !state.ended.load() && !state.context_ends.load() && in_context.ok();
+    is_seen = may_ask && is_there && is_idle(handle);
+  }
+  program_.gate.open();
+  return is_seen;
+}
+
+void StreamClock::note_work_before_capture(StreamName name) {
+  constexpr std::uint64_t patience = 200'000;  // ns
+  StreamState* state = table_.find(name);
+  if (state == nullptr || state->kind > StreamKind::NonBlocking) return;
+  if (is_capturing(state->handle)) return;
+  state->was_idle_before_capture.store(false);
+  state->was_idle_before_capture.store(is_seen_idle(*state, state->handle, now_ns() + patience));
+}
+
 void StreamClock::ask_whether_idle(StreamState& state) {
   if (state.context_ends.load()) return;
   const bool is_of_all = state.kind == StreamKind::Everything;
@@ -61,19 +89,8 @@ void StreamClock::ask_whether_idle(StreamState& state) {
   const bool is_others =
       state.kind == StreamKind::PerThread && state.thread != PerThreadUse::this_thread();
   const CUstream handle = is_others ? CU_STREAM_LEGACY : state.handle;
-  if (!program_.gate.close(now_ns())) return;
-  {
-    const StreamTable::Staying staying{table_};
-    const InContext in_context{driver_, state.context};
-    const RelaxedCapture relaxed{driver_};
-    const Captures::CaptureBlock held_off{program_.captures};
-    const bool may_ask =
-        held_off.none_lives() || (state.kind == StreamKind::NonBlocking && !is_capturing(handle));
-    const bool is_there = !state.ended.load() && !state.context_ends.load() && in_context.ok();
-    const std::uint64_t tick = state.tick.load(std::memory_order_acquire);
-    if (may_ask && is_there && is_idle(handle)) state.advance(tick);
-  }
-  program_.gate.open();
+  const std::uint64_t tick = state.tick.load(std::memory_order_acquire);
+  if (is_seen_idle(state, handle, now_ns())) state.advance(tick);
 }
 
 bool StreamClock::is_all_done(CUcontext context) {

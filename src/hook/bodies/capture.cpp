@@ -39,12 +39,16 @@ Captures::Origin origin_of_new(const Forward<call>& forward, CUstream stream) {
 }
 
 // Announces first: a deferred copy may be work of this stream from before the capture. Counts the
-// capture before it begins, so that no other thread breaks it unknowingly.
+// capture before it begins, so that no other thread breaks it unknowingly, and marks the stream's
+// pending frees while that is still possible.
 template <Call call>
 CUresult begin_capture(const Forward<call>& forward, CUstream stream, auto... arguments) {
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   Captures& captures = forward.engine().captures();
-  if (StreamClock* clock = clock_of(forward)) clock->before_capture(stream_name(forward, stream));
+  if (StreamClock* clock = clock_of(forward)) {
+    clock->mark_pending(stream_name(forward, stream));
+    clock->note_work_before_capture(stream_name(forward, stream));
+  }
   const std::uint64_t number = captures.began(origin_of_new(forward, stream));
   const CUresult answer = forward(stream, arguments...);
   if (answer != CUDA_SUCCESS) captures.never_began(number);

@@ -185,11 +185,12 @@ CUVMM_HOOK(cuStreamWaitEvent, CUstream stream, CUevent event, unsigned flags) {
   if ((flags & CU_EVENT_WAIT_EXTERNAL) != 0) forward.engine().scheduling().graphs_use_events();
   StreamClock* clock = clock_of(forward);
   if (clock == nullptr) return forward(stream, event, flags);
+  if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   const StreamName name = stream_name(forward, stream);
   // The event may be of a capture, which the stream then joins.
-  if (forward.engine().captures().any()) clock->before_capture(name);
+  if (forward.engine().captures().any()) clock->note_work_before_capture(name);
   const EventPlaces::Recorded recorded = clock->events().last_record(event);
-  const CUresult answer = forward(stream, event, flags);
+  const CUresult answer = forward.announced(stream, event, flags);
   if (answer == CUDA_SUCCESS) clock->waited_for_by(name, event, recorded);
   return answer;
 }
