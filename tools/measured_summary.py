@@ -156,7 +156,14 @@ def grouped_results(rows):
         machine = source.strip("`").partition("/")[0]
         name = re.sub(rf", (driver|{'|'.join(FRAMEWORKS)}) [\w.+]+$", "", program)
         groups.setdefault((compared, *outcomes, machine), {})[name] = None
-    return [["; ".join(programs), *outcome_of_all] for outcome_of_all, programs in groups.items()]
+    return [[names_of(programs), *outcome_of_all] for outcome_of_all, programs in groups.items()]
+
+
+def names_of(programs):
+    """The names, or how many there are of combinations with nothing to be said about each."""
+    if len(programs) > 3 and all(name.startswith("combination: ") for name in programs):
+        return f"{len(programs)} combinations"
+    return "; ".join(programs)
 
 
 def sources(results):
