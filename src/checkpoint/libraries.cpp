@@ -6,13 +6,14 @@
 #include <string>
 
 #include "base/installed_file.hpp"
+#include "share/process.hpp"
 
 namespace cuvmm::checkpoint {
 namespace {
 
 // The simulated driver finds the process's card by the same variables.
 void adopt_simulated_card(pid_t process) {
-  std::ifstream environment{"/proc/" + std::to_string(process) + "/environ", std::ios::binary};
+  std::ifstream environment{share::proc_folder_of(process) + "/environ", std::ios::binary};
   for (std::string word; std::getline(environment, word, '\0');) {
     const std::size_t equals = word.find('=');
     if (equals == std::string::npos) continue;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/stopwatch.hpp"
+#include "share/process.hpp"
 
 namespace cuvmm::checkpoint {
 namespace {
@@ -22,7 +23,7 @@ Error has_failed() {
 }  // namespace
 
 bool is_simulated(pid_t process) {
-  std::ifstream maps{"/proc/" + std::to_string(process) + "/maps"};
+  std::ifstream maps{share::proc_folder_of(process) + "/maps"};
   for (std::string line; std::getline(maps, line);) {
     if (line.find(simulated_driver) != std::string::npos) return true;
   }

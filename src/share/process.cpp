@@ -6,9 +6,11 @@
 
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <system_error>
 
 #include "base/fd.hpp"
 
@@ -30,17 +32,30 @@ ProcessState state_of(pid_t process) {
   // The program's name is in parentheses and may itself contain some.
   const char* const after_name = std::strrchr(text, ')');
   char state = 0;
+  long threads = 0;
   unsigned long long start = 0;
   if (after_name == nullptr ||
       std::sscanf(
           after_name + 1,
-          " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-          &state, &start) != 2) {
+          " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %llu",
+          &state, &threads, &start) != 3) {
     return {};
   }
-  return {.runs = state != 'Z' && state != 'X',
+  // The state is that of the main thread, which may have ended before the others.
+  return {.runs = (state != 'Z' && state != 'X') || threads > 1,
           .is_stopped = state == 'T' || state == 't',
           .start_ticks = start};
+}
+
+std::string proc_folder_of(pid_t process) {
+  std::string folder = "/proc/" + std::to_string(process);
+  std::error_code failed;
+  for (std::filesystem::directory_iterator thread{folder + "/task", failed}, end;
+       !failed && thread != end; thread.increment(failed)) {
+    std::ifstream maps{thread->path() / "maps"};
+    if (maps.peek() != std::ifstream::traits_type::eof()) return thread->path();
+  }
+  return folder;
 }
 
 std::optional<ProcessIdentity> identity_of(pid_t process) {

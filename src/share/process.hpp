@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace cuvmm::share {
 
@@ -13,11 +14,15 @@ namespace cuvmm::share {
 std::uint64_t namespace_of_processes();
 
 struct ProcessState {
-  bool runs = false;              // it exists and is not a zombie
+  bool runs = false;              // it exists, and not all of its threads have ended
   bool is_stopped = false;        // by a signal or a debugger
   std::uint64_t start_ticks = 0;  // start time, since boot
 };
 ProcessState state_of(pid_t process);
+
+// Where the system describes its memory and environment: once the main thread has ended, only the
+// folders of the other threads do.
+std::string proc_folder_of(pid_t process);
 
 struct ProcessIdentity {
   uid_t user = 0;       // effective
