@@ -296,6 +296,36 @@ TEST_F(MemorySpill, BothKindsOfMemoryGoBeyondTheLimit) {
   EXPECT_EQ(memory_->free_ordered(ordered, StreamName{}), Answer{CUDA_SUCCESS});
 }
 
+// One thread waits for the free to the end; the others need not be refused for that.
+TEST_F(MemorySpill, ThreadsThatLackMemoryAtOnceAllSpill) {
+  NEEDS_HOST_CHUNKS();
+  constexpr Size size = 20 * MiB;
+  MemorySettings chosen = settings(SpillTo::Host, 512 * MiB);
+  chosen.wait = Duration{100'000};
+  begin(chosen);
+  const CUdeviceptr freed = given(size);
+  const std::array<CUdeviceptr, 2> kept{given(size), given(size)};
+  const GivenStream stream;
+  SlowWork work{kernels(), stream};
+  submission_epoch_.leave();
+  ASSERT_EQ(memory_->free_ordered(freed, {.handle = stream}), Answer{CUDA_SUCCESS});
+
+  std::array<CUdeviceptr, 5> got{};
+  std::array<std::thread, 5> threads;
+  for (std::size_t i = 0; i < threads.size(); ++i) {
+    threads[i] = std::thread{[&, i] {
+      GIVEN(driver().cuCtxSetCurrent(primary()));
+      got[i] = given(size);
+    }};
+  }
+  for (std::thread& thread : threads) thread.join();
+
+  work.end();
+  GIVEN(driver().cuStreamSynchronize(stream));
+  for (const CUdeviceptr one : kept) EXPECT_EQ(memory_->free(one), Answer{CUDA_SUCCESS});
+  for (const CUdeviceptr one : got) EXPECT_EQ(memory_->free(one), Answer{CUDA_SUCCESS});
+}
+
 TEST_F(MemorySpill, FindsAddressesForManySmallBlocks) {
   NEEDS_HOST_CHUNKS();
   begin(settings(SpillTo::Host, GiB));

@@ -17,6 +17,10 @@ constexpr Size chunks_to_spare = 16;
 // Other threads may take the room that this one has made.
 constexpr int compactions_at_most = 4;
 
+// Longer than a thread waits for work: the one that has the turn may wait for work to the end, and
+// the others would be refused what they need not wait for.
+constexpr Duration longest_wait_for_others{1'000'000};
+
 }  // namespace
 
 class Windows::Turn {
@@ -33,7 +37,7 @@ class Windows::Turn {
         pressure.discount(now_ns() - now);
         continue;
       }
-      const std::uint64_t until = pressure.until();
+      const std::uint64_t until = pressure.until(windows.settings_.wait + longest_wait_for_others);
       if (now >= until) return;
       windows.turn_ended_.wait_for(holding, std::chrono::nanoseconds(until - now));
     }
@@ -75,8 +79,10 @@ Result<WindowBlock*> Windows::place_under_pressure(WindowRequest& request, Memor
   if (turn.is_mine()) {
     forget_refusals();
     (void)give_up_cached();
-    Result<WindowBlock*> placed = try_again();
-    const auto lacks_room = [&] { return !placed.ok() && is_for_want_of_room(refusal); };
+  }
+  Result<WindowBlock*> placed = try_again();
+  const auto lacks_room = [&] { return !placed.ok() && is_for_want_of_room(refusal); };
+  if (turn.is_mine()) {
     const auto wait = [&] {
       tried.add(ReclaimSteps::PendingWork);
       return wait_for_a_free(until);
@@ -87,13 +93,13 @@ Result<WindowBlock*> Windows::place_under_pressure(WindowRequest& request, Memor
       if (!TRY(make_room(request, until))) break;
       placed = try_again();
     }
-    if (lacks_room() && store_.spills()) {
-      request.reach = Residency::Far;
-      tried.add(ReclaimSteps::Elsewhere);
-      placed = try_again();
-    }
-    if (!lacks_room()) return placed;
   }
+  if (lacks_room() && store_.spills()) {
+    request.reach = Residency::Far;
+    tried.add(ReclaimSteps::Elsewhere);
+    placed = try_again();
+  }
+  if (!lacks_room()) return placed;
   {
     const Holding holding{table_.lock};
     if (table_.unmap_refusal.driver_code != 0) return table_.unmap_refusal;
