@@ -275,7 +275,7 @@ int tell_one_apart(const PauseRequest& request, int process, Duration timeout,
 
 // The program's command line; empty if it is not accessible.
 std::string command_of(int process) {
-  std::ifstream file{fmt::format("/proc/{}/cmdline", process), std::ios::binary};
+  std::ifstream file{share::proc_folder_of(process) + "/cmdline", std::ios::binary};
   std::string words{std::istreambuf_iterator<char>{file}, {}};
   while (!words.empty() && words.back() == '\0') words.pop_back();
   std::replace(words.begin(), words.end(), '\0', ' ');

@@ -30,7 +30,7 @@ Error gone() {
 
 // The words of the command line, separated by spaces, as many as fit.
 void read_own_command(std::array<char, 256>& place) {
-  const Fd file{::open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC)};
+  const Fd file{::open("/proc/thread-self/cmdline", O_RDONLY | O_CLOEXEC)};
   if (!file.is_open()) return;
   const ssize_t got = ::read(file.number(), place.data(), place.size() - 1);
   if (got > 1) std::replace(place.begin(), place.begin() + got - 1, '\0', ' ');
