@@ -11,6 +11,7 @@
 #include <string>
 
 #include "share/process.hpp"
+#include "support/child.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -24,17 +25,20 @@ bool main_thread_has_ended(pid_t process) {
   return !has_content("/proc/" + std::to_string(process) + "/maps");
 }
 
+CHILD_ROLE(runs_on_without_its_main_thread) {
+  pthread_t thread{};
+  const auto sleep = [](void*) -> void* {
+    for (;;) ::pause();
+  };
+  ASSERT_EQ(::pthread_create(&thread, nullptr, sleep, nullptr), 0);
+  link.signal();
+  ::syscall(SYS_exit, 0);  // pthread_exit() would unwind through the role
+}
+
 TEST(ProcessOf, AnEndedMainThreadRunsOnInItsOtherThreads) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    pthread_t thread{};
-    const auto sleep = [](void*) -> void* {
-      for (;;) ::pause();
-    };
-    if (::pthread_create(&thread, nullptr, sleep, nullptr) != 0) ::_exit(1);
-    ::syscall(SYS_exit, 0);  // pthread_exit() would unwind through the test
-  }
-  ASSERT_GT(child, 0);
+  Child program{"runs_on_without_its_main_thread"};
+  const pid_t child = program.pid();
+  program.link().wait_for_signal();
   const std::uint64_t start = share::state_of(child).start_ticks;
   for (int ms = 0; ms < 20'000 && !main_thread_has_ended(child); ++ms) ::usleep(1000);
 
@@ -46,7 +50,7 @@ TEST(ProcessOf, AnEndedMainThreadRunsOnInItsOtherThreads) {
   siginfo_t ended{};
   ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT), 0);
   EXPECT_FALSE(share::state_of(child).runs) << "it is a zombie";
-  ::waitpid(child, nullptr, 0);
+  EXPECT_EQ(program.wait(), 128 + SIGKILL);
   EXPECT_FALSE(share::state_of(child).runs);
   EXPECT_FALSE(has_content(share::proc_folder_of(child) + "/maps"));
 }
