@@ -158,7 +158,7 @@ RequestId Leases::ask(Leased& place, Size bytes, Ask how) {
 }
 
 // A grant is added to the lease even if no thread waits for it. Returns nothing if no answer
-// arrives by `until`, or while it is wanted; the request is then abandoned.
+// arrives by `until`, or once it is no longer wanted; the request is then abandoned.
 std::optional<Leases::Pending> Leases::answer_to(Holding& holding, RequestId request,
                                                  std::uint64_t until,
                                                  const StillWanted& is_wanted) {

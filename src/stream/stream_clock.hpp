@@ -109,7 +109,7 @@ class StreamClock final : public StreamOrder {
   // marks.
   void mark_pending(StreamName name);
   // Notes whether the stream has work left. Call before the stream may join a capture: if it is
-  // destroyed amid the capture, nothing tells when such work is done.
+  // destroyed amid the capture, nothing shows later when that work is done.
   void note_work_before_capture(StreamName name);
   // Call before the driver destroys the stream, since a new stream may reuse its handle
   // immediately.

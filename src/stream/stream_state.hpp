@@ -52,7 +52,7 @@ struct StreamState {
   std::atomic<bool> ended{false};
   std::atomic<bool> context_ends{false};  // its handles and events end with it
   std::atomic<bool> knows_others{false};  // whether `known` holds anything
-  // Whether it had no work left before it was last captured, as far as that was asked.
+  // Whether it was seen to be idle before it was last captured.
   std::atomic<bool> was_idle_before_capture{false};
   // Epochs of the other side of the legacy barrier. The stream's future work is known to come after
   // that side's frees up to learnt_epoch; a barrier that has been added to `marks` covers

@@ -21,6 +21,7 @@ class CaptureThatNobodyEnds : public ::testing::Test {
   }
   void TearDown() override {
     EXPECT_FALSE(is_any_live());
+    if (fork_ != nullptr) EXPECT_DONE(through_door<Call::cuEventDestroy_v2>(fork_));
     ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(CUcontext{nullptr}));
     expect_served();
     EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0));
@@ -47,6 +48,14 @@ class CaptureThatNobodyEnds : public ::testing::Test {
     EXPECT_TRUE(is_any_live());
     return stream;
   }
+  // A stream that has joined the capture of another.
+  CUstream given_joined(CUstream captured) {
+    const CUstream joined = given_stream();
+    EXPECT_DONE(through_door<Call::cuEventCreate>(&fork_, unsigned{CU_EVENT_DISABLE_TIMING}));
+    EXPECT_DONE(through_door<Call::cuEventRecord>(fork_, captured));
+    EXPECT_DONE(through_door<Call::cuStreamWaitEvent>(joined, fork_, 0u));
+    return joined;
+  }
   static CUresult destroy(CUstream stream) {
     return through_door<Call::cuStreamDestroy_v2>(stream);
   }
@@ -66,6 +75,7 @@ class CaptureThatNobodyEnds : public ::testing::Test {
   }
 
   CUcontext primary_ = nullptr;
+  CUevent fork_ = nullptr;
 };
 
 TEST_F(CaptureThatNobodyEnds, EndsWithItsStream) {
@@ -142,31 +152,19 @@ TEST_F(CaptureThatNobodyEnds, LivesOnWhenAnotherStreamOrContextEnds) {
 
 TEST_F(CaptureThatNobodyEnds, OutlivesAStreamThatHasJoinedIt) {
   const CUstream stream = given_captured();
-  const CUstream joined = given_stream();
-  CUevent fork = nullptr;
-  ASSERT_DONE(through_door<Call::cuEventCreate>(&fork, unsigned{CU_EVENT_DISABLE_TIMING}));
-  ASSERT_DONE(through_door<Call::cuEventRecord>(fork, stream));
-  ASSERT_DONE(through_door<Call::cuStreamWaitEvent>(joined, fork, 0u));
-  EXPECT_DONE(destroy(joined));
+  EXPECT_DONE(destroy(given_joined(stream)));
   EXPECT_TRUE(is_any_live());
   EXPECT_DONE(destroy(stream));
-  EXPECT_DONE(through_door<Call::cuEventDestroy_v2>(fork));
 }
 
-// As a pause has to know, and a free that waits for all work.
+// A pause needs to know that, and so does a free that waits for all work.
 TEST_F(CaptureThatNobodyEnds, DoesNotHideWhetherItsStreamsHaveWorkLeft) {
   Serving* const serving = Engine::get()->serving();
   if (serving == nullptr) GTEST_SKIP() << "nothing is served";
   const CUstream stream = given_captured();
-  const CUstream joined = given_stream();
-  CUevent fork = nullptr;
-  ASSERT_DONE(through_door<Call::cuEventCreate>(&fork, unsigned{CU_EVENT_DISABLE_TIMING}));
-  ASSERT_DONE(through_door<Call::cuEventRecord>(fork, stream));
-  ASSERT_DONE(through_door<Call::cuStreamWaitEvent>(joined, fork, 0u));
-  EXPECT_DONE(destroy(joined));
+  EXPECT_DONE(destroy(given_joined(stream)));
   EXPECT_DONE(destroy(stream));
   EXPECT_TRUE(serving->clock.is_all_done(primary_));
-  EXPECT_DONE(through_door<Call::cuEventDestroy_v2>(fork));
 }
 
 TEST_F(CaptureThatNobodyEnds, IsCountedOnceHoweverOftenItIsBegunAndEnded) {

@@ -17,8 +17,8 @@ constexpr Size chunks_to_spare = 16;
 // Other threads may take the room that this one has made.
 constexpr int compactions_at_most = 4;
 
-// Longer than a thread waits for work: the one that has the turn may wait for work to the end, and
-// the others would be refused what they need not wait for.
+// A thread waits this much longer for its turn than for work. The thread that has the turn may wait
+// for work until its deadline; the others may then find room that takes no wait at all.
 constexpr Duration longest_wait_for_others{1'000'000};
 
 }  // namespace

@@ -187,7 +187,7 @@ CUVMM_HOOK(cuStreamWaitEvent, CUstream stream, CUevent event, unsigned flags) {
   if (clock == nullptr) return forward(stream, event, flags);
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   const StreamName name = stream_name(forward, stream);
-  // The event may be of a capture, which the stream then joins.
+  // The event may belong to a capture, which the stream then joins.
   if (forward.engine().captures().any()) clock->note_work_before_capture(name);
   const EventPlaces::Recorded recorded = clock->events().last_record(event);
   const CUresult answer = forward.announced(stream, event, flags);
