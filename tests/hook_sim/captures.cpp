@@ -21,7 +21,9 @@ class CaptureThatNobodyEnds : public ::testing::Test {
   }
   void TearDown() override {
     EXPECT_FALSE(is_any_live());
-    if (fork_ != nullptr) EXPECT_DONE(through_door<Call::cuEventDestroy_v2>(fork_));
+    if (fork_ != nullptr) {
+      EXPECT_DONE(through_door<Call::cuEventDestroy_v2>(fork_));
+    }
     ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(CUcontext{nullptr}));
     expect_served();
     EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0));
