@@ -9,11 +9,11 @@
 
 #include "alloc/device_reclaim.hpp"
 #include "base/at_exit.hpp"
+#include "base/interprocess_memory.hpp"
 #include "base/log.hpp"
 #include "base/not_cancelled.hpp"
 #include "base/start_thread.hpp"
 #include "engine/hook_bypass.hpp"
-#include "vmm/interprocess_chunks.hpp"
 
 namespace cuvmm {
 namespace {
@@ -23,6 +23,7 @@ constexpr Duration a_moment{2'000'000};
 // For the upkeep thread, whose steps are short.
 constexpr Duration upkeep_at_most{10'000'000};
 constexpr Duration usual_rest{50'000};  // of that thread
+constexpr Duration between_looks_at_the_file{60'000'000};
 
 // The socket of this process, for use at exit, when no thread is joined.
 std::atomic<share::ControlSocket*> open_socket{nullptr};
@@ -54,6 +55,15 @@ struct ClosesSocketOfEndingProcess {
   ClosesSocketOfEndingProcess(const ClosesSocketOfEndingProcess&) = delete;
   ClosesSocketOfEndingProcess& operator=(const ClosesSocketOfEndingProcess&) = delete;
 };
+
+// Whoever takes the socket out of open_socket has it alone. An exit that comes meanwhile does not
+// find it there, so the socket is then closed here.
+void keep_file_of(share::ControlSocket& socket) {
+  const ClosesSocketOfEndingProcess closes_socket;
+  if (open_socket.exchange(nullptr) == nullptr) return;
+  socket.keep_file();
+  open_socket.store(&socket);
+}
 
 // For the thread of the socket. By the time that it runs, the exit may have taken open_socket.
 struct ControlServing {
@@ -184,7 +194,7 @@ Result<void> Control::leave_devices(const share::LeftMemory& expected) {
   if (!pauser_.is_paused()) return Error::invalid(leaving, "it is not paused");
   if (presence() == share::Presence::OnDevices) {
     const ProgramChunks* const chunks = pauser_.program().chunks;
-    if ((chunks != nullptr && chunks->are_shared()) || !InterprocessChunks::close()) {
+    if ((chunks != nullptr && chunks->are_shared()) || !InterprocessMemory::close()) {
       return Error{.kind = ErrorKind::NotSupported,
                    .doing = leaving,
                    .subject = "it shares memory with other processes"};
@@ -237,7 +247,7 @@ share::ControlAnswer Control::agree(const share::ControlRequest& request) {
       }
       break;
     case share::ControlWhat::HasReturned:
-      InterprocessChunks::reopen();
+      InterprocessMemory::reopen();
       presence_.store(share::Presence::OnDevices);
       break;
     default:
@@ -424,7 +434,7 @@ Duration Control::run_upkeep() {
 }
 
 void Control::publish() {
-  is_paused_.store(pauser_.is_paused());
+  is_paused_.store(pauser_.is_paused() && !pauser_.program().calls.is_abandoned());
   paused_bytes_.store(pauser_.paused_bytes());
   stayed_bytes_.store(pauser_.is_paused() ? pauser_.stayed_bytes() : 0);
   ready_bytes_.store(pauser_.ready_bytes());
@@ -493,7 +503,7 @@ share::ControlAnswer Control::answer(const share::ControlRequest& request,
 }
 
 bool Control::start() {
-  if (controlled.load() == this) return open_socket.load() != nullptr;
+  if (controlled.load() == this) return !process_ends.load();
   auto opened = share::ControlSocket::open();
   if (!opened.ok()) {
     CUVMM_LOG(Warning, "%s; the process cannot be paused from outside",
@@ -510,6 +520,7 @@ bool Control::start() {
   auto* const serving = new ControlServing{*this, *socket};
   if (start_detached(&Control::serve, serving)) return true;
   delete serving;
+  controlled.store(nullptr);
   open_socket.store(nullptr);
   socket->remove();
   CUVMM_LOG(Warning,
@@ -521,11 +532,12 @@ void* Control::serve(void* given) {
   const std::unique_ptr<ControlServing> serving{static_cast<ControlServing*>(given)};
   ::pthread_setname_np(::pthread_self(), "cuvmm-control");
   for (;;) {
+    keep_file_of(serving->socket);
     serving->socket.serve(
         [&](const share::ControlRequest& request, const StillWanted& is_wanted) {
           return serving->control.answer(request, is_wanted);
         },
-        share::Deadline::after(an_hour));
+        share::Deadline::after(between_looks_at_the_file));
   }
 }
 

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <utility>
 
-#include "vmm/interprocess_chunks.hpp"
+#include "base/interprocess_memory.hpp"
 #include "vmm/kept_file.hpp"
 
 namespace cuvmm {
@@ -26,9 +26,9 @@ struct ChunkRecord {
   ChunkRecord(Chunk&& owned, ChunkHome* where_from)
       : chunk(std::move(owned)),
         home(where_from),
-        is_counted(chunk.imported() && InterprocessChunks::add()) {}
+        is_counted(chunk.imported() && InterprocessMemory::add()) {}
   ~ChunkRecord() {
-    if (is_counted) InterprocessChunks::remove();
+    if (is_counted) InterprocessMemory::remove();
   }
   ChunkRecord(const ChunkRecord&) = delete;
   ChunkRecord& operator=(const ChunkRecord&) = delete;
@@ -44,7 +44,7 @@ struct ChunkRecord {
   std::atomic<std::uint32_t> references{1};
   // Never reset: the driver does not report when other processes stop holding the memory.
   std::atomic<bool> exported{false};
-  bool is_counted;  // in InterprocessChunks
+  bool is_counted;  // in InterprocessMemory
   KeptFile file;    // destroyed before the chunk
 };
 
@@ -103,12 +103,12 @@ class ChunkRef {
   // goes, it is released and never reused. False while the process is off its devices.
   bool mark_exported() const {
     if (exported()) return true;
-    if (!InterprocessChunks::add()) return false;
+    if (!InterprocessMemory::add()) return false;
     if (record_->exported.exchange(true, std::memory_order_acq_rel)) {
-      InterprocessChunks::remove();  // another thread was first
+      InterprocessMemory::remove();  // another thread was first
       return true;
     }
-    if (std::exchange(record_->is_counted, true)) InterprocessChunks::remove();  // an imported one
+    if (std::exchange(record_->is_counted, true)) InterprocessMemory::remove();  // an imported one
     if (record_->home != nullptr) record_->home->was_exported(*record_);
     return true;
   }

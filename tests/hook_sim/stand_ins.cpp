@@ -61,6 +61,23 @@ CUresult release(CUdevice device) {
   return answer;
 }
 
+// As if the driver opened memory of a native process.
+CUresult open_foreign(CUdeviceptr* address, CUipcMemHandle, unsigned) {
+  *address = foreign_memory;
+  return CUDA_SUCCESS;
+}
+CUresult close_foreign(CUdeviceptr address) {
+  return address == foreign_memory ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult import_external(CUexternalMemory* memory, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC*) {
+  *memory = foreign_external_memory;
+  return CUDA_SUCCESS;
+}
+CUresult destroy_external(CUexternalMemory memory) {
+  return memory == foreign_external_memory ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
 CUresult bind(CUmemGenericAllocationHandle, size_t, CUdeviceptr, size_t size, unsigned long long) {
   return size == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
@@ -76,6 +93,19 @@ void* stand_in(const char* name) {
     return reinterpret_cast<void*>(&create_stream);
   }
   if (std::strcmp(name, "cuGreenCtxDestroy") == 0) return reinterpret_cast<void*>(&destroy);
+  if (std::strcmp(name, "cuIpcOpenMemHandle") == 0 ||
+      std::strcmp(name, "cuIpcOpenMemHandle_v2") == 0) {
+    return reinterpret_cast<void*>(&open_foreign);
+  }
+  if (std::strcmp(name, "cuIpcCloseMemHandle") == 0) {
+    return reinterpret_cast<void*>(&close_foreign);
+  }
+  if (std::strcmp(name, "cuImportExternalMemory") == 0) {
+    return reinterpret_cast<void*>(&import_external);
+  }
+  if (std::strcmp(name, "cuDestroyExternalMemory") == 0) {
+    return reinterpret_cast<void*>(&destroy_external);
+  }
   if (std::strcmp(name, "cuMulticastBindAddr") == 0) return reinterpret_cast<void*>(&bind);
   if (std::strcmp(name, "cuDevicePrimaryCtxRelease") == 0 ||
       std::strcmp(name, "cuDevicePrimaryCtxRelease_v2") == 0) {

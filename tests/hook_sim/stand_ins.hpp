@@ -13,6 +13,12 @@ namespace cuvmm::test {
 // A green context; the context that uses it is an ordinary one of the simulated driver.
 CUgreenCtx given_green_context();
 
+// Where the driver maps any memory of another process.
+constexpr CUdeviceptr foreign_memory = 0x7000000;
+
+// As imported from another API.
+inline const CUexternalMemory foreign_external_memory = reinterpret_cast<CUexternalMemory>(0x2000);
+
 // Calls `then` once, after the driver's next release of a primary context and before the call
 // returns, as if another thread had acted at that moment.
 void after_next_release(std::function<void()> then);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory shared between processes by 64-byte handles. The driver handles its own memory. Processes
-// that share memory may wait for each other, so cuvmm tells the node service which do.
+// Memory shared between processes by 64-byte handles. The driver handles its own memory, which is
+// only counted. Processes that share memory may wait for each other, so cuvmm tells the node
+// service which do.
+#include "base/interprocess_memory.hpp"
 #include "base/log.hpp"
 #include "engine/control.hpp"
 #include "hook/serve.hpp"
@@ -8,12 +10,16 @@
 namespace cuvmm::hook {
 namespace {
 
-template <Call call, class Serve, class... Arguments>
-CUresult serve_or_forward(const Forward<call>& forward, Serve&& serve, Arguments... arguments) {
+// Calls `forwarded` once the driver has done what the program asked for.
+template <Call call, class Serve, class Forwarded, class... Arguments>
+CUresult serve_or_forward(const Forward<call>& forward, Serve&& serve, Forwarded&& forwarded,
+                          Arguments... arguments) {
   if (const CUresult refused = forward.announce(); refused != CUDA_SUCCESS) return refused;
   Serving* const serving = forward.engine().serving();
-  const Answer answer = serving != nullptr ? serve(serving->ipc) : std::nullopt;
-  return answer ? *answer : forward.announced(arguments...);
+  if (const Answer answer = serving != nullptr ? serve(serving->ipc) : std::nullopt) return *answer;
+  const CUresult answer = forward.announced(arguments...);
+  if (answer == CUDA_SUCCESS) forwarded();
+  return answer;
 }
 
 template <Call call>
@@ -25,8 +31,8 @@ CUresult open(const Forward<call>& forward, CUdeviceptr* address, const CUipcMem
                    "only by another such process; this one runs in another mode");
   }
   const CUresult answer = serve_or_forward(
-      forward, [&](LegacyIpc& ipc) { return ipc.open(address, handle, flags); }, address, handle,
-      flags);
+      forward, [&](LegacyIpc& ipc) { return ipc.open(address, handle, flags); },
+      &InterprocessMemory::add, address, handle, flags);
   if (answer == CUDA_SUCCESS) forward.engine().shares(handle);
   return answer;
 }
@@ -47,7 +53,9 @@ CUVMM_HOOK(cuIpcGetMemHandle, CUipcMemHandle* handle, CUdeviceptr address) {
     }
     return ipc.handle_of(address, handle);
   };
-  const CUresult answer = serve_or_forward(forward, handle_of, handle, address);
+  // Nobody can tell when no other process has the memory open any more.
+  const CUresult answer =
+      serve_or_forward(forward, handle_of, &InterprocessMemory::add, handle, address);
   if (answer == CUDA_SUCCESS) forward.engine().shares(*handle);
   return answer;
 }
@@ -59,7 +67,21 @@ CUVMM_HOOK(cuIpcOpenMemHandle_v2, CUdeviceptr* address, CUipcMemHandle handle, u
 }
 CUVMM_HOOK(cuIpcCloseMemHandle, CUdeviceptr address) {
   return serve_or_forward(
-      forward, [&](LegacyIpc& ipc) { return ipc.close(address); }, address);
+      forward, [&](LegacyIpc& ipc) { return ipc.close(address); }, &InterprocessMemory::remove,
+      address);
+}
+
+// Memory of another API, such as Vulkan's, or of another process.
+CUVMM_HOOK(cuImportExternalMemory, CUexternalMemory* memory,
+           const CUDA_EXTERNAL_MEMORY_HANDLE_DESC* handle) {
+  const CUresult answer = forward(memory, handle);
+  if (answer == CUDA_SUCCESS) InterprocessMemory::add();
+  return answer;
+}
+CUVMM_HOOK(cuDestroyExternalMemory, CUexternalMemory memory) {
+  const CUresult answer = forward(memory);
+  if (answer == CUDA_SUCCESS) InterprocessMemory::remove();
+  return answer;
 }
 
 }  // namespace cuvmm::hook

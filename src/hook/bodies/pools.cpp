@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "base/interprocess_memory.hpp"
 #include "hook/serve.hpp"
 
 namespace cuvmm::hook {
@@ -20,6 +21,12 @@ CUresult change_current(const Forward<call>& forward, auto... arguments) {
   const CUresult answer = forward(arguments...);
   Serving* serving = forward.engine().serving();
   if (serving != nullptr && answer == CUDA_SUCCESS) serving->memory.pools().current_changed();
+  return answer;
+}
+
+// For good: blocks of the pool may outlive it, here and in the other process.
+CUresult counted_as_shared(CUresult answer) {
+  if (answer == CUDA_SUCCESS) InterprocessMemory::add();
   return answer;
 }
 
@@ -60,6 +67,15 @@ CUVMM_HOOK(cuMemPoolDestroy, CUmemoryPool pool) {
     pools.stayed(std::move(leaving));
   }
   return answer;
+}
+
+CUVMM_HOOK(cuMemPoolExportToShareableHandle, void* handle, CUmemoryPool pool,
+           CUmemAllocationHandleType type, unsigned long long flags) {
+  return counted_as_shared(forward(handle, pool, type, flags));
+}
+CUVMM_HOOK(cuMemPoolImportFromShareableHandle, CUmemoryPool* pool, void* handle,
+           CUmemAllocationHandleType type, unsigned long long flags) {
+  return counted_as_shared(forward(pool, handle, type, flags));
 }
 
 CUVMM_HOOK(cuDeviceSetMemPool, CUdevice device, CUmemoryPool pool) {

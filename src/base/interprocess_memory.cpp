@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vmm/interprocess_chunks.hpp"
+#include "base/interprocess_memory.hpp"
 
 #include <atomic>
 #include <cstdint>
@@ -20,7 +20,7 @@ constinit InChildren starts_anew{&start_anew};
 
 }  // namespace
 
-bool InterprocessChunks::add() {
+bool InterprocessMemory::add() {
   starts_anew.ensure();
   std::uint32_t count = count_or_closed.load();
   do {
@@ -29,21 +29,21 @@ bool InterprocessChunks::add() {
   return true;
 }
 
-// In a forked child, chunks of its parent may end that are not counted any more.
-void InterprocessChunks::remove() {
+// In a forked child, memory of its parent may end that is not counted any more.
+void InterprocessMemory::remove() {
   std::uint32_t count = count_or_closed.load();
   do {
     if (count == closed || count == 0) return;
   } while (!count_or_closed.compare_exchange_weak(count, count - 1));
 }
 
-bool InterprocessChunks::close() {
+bool InterprocessMemory::close() {
   starts_anew.ensure();
   std::uint32_t none = 0;
   return count_or_closed.compare_exchange_strong(none, closed) || none == closed;
 }
 
-void InterprocessChunks::reopen() {
+void InterprocessMemory::reopen() {
   std::uint32_t expected = closed;
   count_or_closed.compare_exchange_strong(expected, 0);
 }
