@@ -47,7 +47,7 @@ Result<void> ProgramWork::wait_for(ContextMemory& context) {
   const Horizon horizon = dependencies_.clock.horizon_of(context.context());
   const InContext in_context{dependencies_.driver, context.context()};
   const CUresult answer = in_context.ok() ? wait_for_the_current_context() : in_context.answer();
-  if (is_sticky(answer)) context_is_lost();
+  if (is_sticky(answer)) context_is_lost(context.context());
   TRY(dependencies_.driver.check(answer, "wait for the context"));
   horizon.reached();
   context.covered_note().store(note);
@@ -59,7 +59,7 @@ Result<void> ProgramWork::wait_for(ContextMemory& context) {
 Result<void> ProgramWork::wait_for(CUcontext context) {
   const InContext in_context{dependencies_.driver, context};
   const CUresult answer = in_context.ok() ? wait_for_the_current_context() : in_context.answer();
-  if (is_sticky(answer)) context_is_lost();
+  if (is_sticky(answer)) context_is_lost(context);
   return dependencies_.driver.check(answer, "wait for the context");
 }
 

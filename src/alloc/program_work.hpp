@@ -20,10 +20,14 @@ class ProgramWork {
     return dependencies_.captures.may_live() && is_capturing_by_driver(stream);
   }
 
-  // Call when the driver has reported that a context is lost. From then on every new request goes
-  // to the driver, so that the program gets the error wherever it would natively.
-  void context_is_lost() { context_is_lost_.store(true, std::memory_order_relaxed); }
-  bool has_lost_a_context() const { return context_is_lost_.load(std::memory_order_relaxed); }
+  // Call when the driver has reported that a context is lost. Until that context ends, every new
+  // request goes to the driver, so that the program gets the error wherever it would natively.
+  void context_is_lost(CUcontext context) { lost_.store(context, std::memory_order_relaxed); }
+  // If a second one is lost, the driver will say so again.
+  void context_ended(CUcontext context) {
+    lost_.compare_exchange_strong(context, nullptr, std::memory_order_relaxed);
+  }
+  bool has_lost_a_context() const { return lost_.load(std::memory_order_relaxed) != nullptr; }
   // The error that the driver gives to every call in the current context, if that one is lost.
   CUresult error_of_lost_context() const;
 
@@ -49,7 +53,7 @@ class ProgramWork {
   const MemoryDependencies& dependencies_;
   const FreeMode free_;
   DeviceReclaim& reclaim_;
-  std::atomic<bool> context_is_lost_{false};
+  std::atomic<CUcontext> lost_{nullptr};  // the last one, if several are
 };
 
 }  // namespace cuvmm

@@ -37,7 +37,8 @@ void ServedContexts::let_reach(const AllocationFacts& held, const AccessSet& dev
 bool ServedContexts::may_use(const AllocationFacts& held) const {
   if (!has_several() || held.importer() != nullptr) return true;
   const int device = current_device(driver_);
-  if (device == held.device) return true;
+  const bool is_unknown = device < 0;  // the driver itself then answers the call
+  if (is_unknown || device == held.device) return true;
   if (const PoolMemory* const pool = held.pool_memory()) {
     return pool->access().of_device(device) != Access::None;
   }

@@ -6,10 +6,10 @@ namespace cuvmm::hook {
 
 void note_refusal(Engine& engine, CUresult refusal, CUcontext context) {
   if (!is_sticky(refusal)) return;
-  if (Serving* serving = engine.serving()) serving->memory.work().context_is_lost();
+  const CUcontext lost = context != nullptr ? context : current_context(engine.driver());
+  if (Serving* serving = engine.serving()) serving->memory.work().context_is_lost(lost);
   if (Scheduling::Parts* scheduled = engine.scheduling().parts()) {
-    scheduled->scheduler.failures().context_is_lost(
-        context != nullptr ? context : current_context(engine.driver()));
+    scheduled->scheduler.failures().context_is_lost(lost);
   }
 }
 

@@ -39,6 +39,24 @@ TEST(InADeadContext, PoolMemoryIsNotFreedAndStaysUsed) {
   EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0));
 }
 
+TEST(ALostContext, IsNoReasonToServeNothingOnceItHasEnded) {
+  open_driver();
+  CUcontext context = nullptr;
+  CUdeviceptr memory = 0;
+  ASSERT_DONE(through_door<Call::cuInit>(0u));
+  Serving* const serving = Engine::get()->serving();
+  if (serving == nullptr) GTEST_SKIP() << "nothing is served";
+  for (const bool is_lost : {true, false}) {
+    ASSERT_DONE(through_door<Call::cuDevicePrimaryCtxRetain>(&context, 0));
+    ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(context));
+    if (is_lost) serving->memory.work().context_is_lost(context);
+    ASSERT_DONE(through_door<Call::cuMemAlloc_v2>(&memory, std::size_t{4 * MiB}));
+    EXPECT_EQ(serving->memory.find(memory).has_value(), !is_lost);
+    EXPECT_DONE(through_door<Call::cuMemFree_v2>(memory));
+    EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0));
+  }
+}
+
 // The last holder's release may be followed by another thread's retain before the release returns:
 // the primary context is active again, and a new one.
 TEST(APrimaryContext, HasEndedEvenIfThereIsANewOneAtOnce) {

@@ -371,10 +371,15 @@ TEST_F(MemoryTest, AnEndedContextIsLeftToTheDriverUntilItBeginsAgain) {
 
 TEST_F(MemoryTest, AfterALostContextNewAllocationsAreLeftToTheDriver) {
   const CUdeviceptr address = given(large);
-  memory().work().context_is_lost();
+  const CUcontext lost = current_context(driver());
+  memory().work().context_is_lost(lost);
   CUdeviceptr more = 0;
   EXPECT_EQ(memory().allocate(&more, large), std::nullopt);
   EXPECT_EQ(memory().free(address), Answer{CUDA_SUCCESS}) << "what is ours stays ours";
+  memory().work().context_ended(reinterpret_cast<CUcontext>(1));
+  EXPECT_EQ(memory().allocate(&more, large), std::nullopt) << "another one has ended";
+  memory().work().context_ended(lost);
+  EXPECT_EQ(memory().free(given(large)), Answer{CUDA_SUCCESS});
 }
 
 }  // namespace

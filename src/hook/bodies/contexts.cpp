@@ -29,6 +29,7 @@ void end(const Forward<call>& forward, CUcontext context) {
   if (serving != nullptr) {
     if (Resizer* const resizer = serving->resizer()) resizer->context_ended(context);
     serving->memory.contexts().ended(context);
+    serving->memory.work().context_ended(context);
     serving->memory.native().context_ended(context);
     serving->ipc.context_ended(context);
   }
