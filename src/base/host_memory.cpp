@@ -117,9 +117,12 @@ Size total_host_memory(const std::string& root) {
   return number_in(root + "/proc/meminfo", "MemTotal").value_or(0) * KiB;
 }
 
+// A program that has used up its descriptors can read no file.
 Size available_host_memory(const std::string& root) {
-  const Size kib = number_in(root + "/proc/meminfo", "MemAvailable").value_or(0);
-  return std::min(kib * KiB, left_in_groups(root));
+  const auto kib = number_in(root + "/proc/meminfo", "MemAvailable");
+  if (kib) return std::min(*kib * KiB, left_in_groups(root));
+  struct sysinfo facts {};
+  return ::sysinfo(&facts) == 0 ? Size{facts.freeram} * facts.mem_unit : 0;
 }
 
 }  // namespace cuvmm

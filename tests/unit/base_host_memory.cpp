@@ -54,6 +54,13 @@ TEST_F(HostMemory, WithoutGroupsItIsWhatTheKernelSays) {
   EXPECT_EQ(available(), 8 * GiB);
 }
 
+// As in a program that has used up its descriptors.
+TEST_F(HostMemory, WithoutFilesItIsWhatTheSystemCallSays) {
+  fs::remove(root_ + "/proc/meminfo");
+  EXPECT_GT(available(), 0u);
+  EXPECT_LT(available(), total_host_memory());
+}
+
 TEST_F(HostMemory, IsLimitedByItsOwnGroup) {
   given("/proc/self/cgroup", "0::/user.slice/job.scope\n");
   given_group("/user.slice/job.scope", std::to_string(2 * GiB), 512 * MiB);
