@@ -137,13 +137,23 @@ void ControlAnswer::say(const std::string& words) {
   text[length] = '\0';
 }
 
-Result<ControlSocket> ControlSocket::open() {
+Result<ListeningSocket> ControlSocket::listen() {
   const std::string folder = TRY(private_folder());
   remove_stale_sockets(TRY(PrivateFolder::open(folder)), control_prefix);
-  ControlSocket socket{TRY(ListeningSocket::open(folder + "/" + name_of(::getpid()),
-                                                 {.replace = ListeningSocket::Replace::Nothing}))};
+  return ListeningSocket::open(folder + "/" + name_of(::getpid()),
+                               {.replace = ListeningSocket::Replace::Nothing});
+}
+
+Result<ControlSocket> ControlSocket::open() {
+  ControlSocket socket{TRY(listen())};
   socket.keep_spare();
   return socket;
+}
+
+void ControlSocket::keep_file() {
+  listening_.refresh_file();
+  if (!listening_.is_of_this_process() || listening_.has_file()) return;
+  if (auto again = listen(); again.ok()) listening_ = std::move(*again);
 }
 
 // A socket, because it cannot be mistaken for a file of the program.
@@ -201,7 +211,6 @@ void ControlSocket::wait_for_visitors(Deadline until) const {
 }
 
 void ControlSocket::serve(const Answering& answer, Deadline until) {
-  listening_.refresh_file();
   for (;;) {
     let_in();
     listen_to_visitors();

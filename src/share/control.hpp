@@ -83,6 +83,9 @@ class ControlSocket {
   // Answers peers one at a time until the deadline. A peer that is not admitted gets no answer.
   void serve(const Answering& answer, Deadline until);
 
+  // Updates the time of the socket's file, or replaces it if it has been removed, as logind does
+  // with a user's runtime folder at logout. Call from time to time, on the thread that serves.
+  void keep_file();
   // Removes the socket's file. For the end of the process that opened it.
   void remove() const { listening_.remove_file(); }
 
@@ -94,6 +97,7 @@ class ControlSocket {
   };
 
   explicit ControlSocket(ListeningSocket listening) : listening_(std::move(listening)) {}
+  static Result<ListeningSocket> listen();
   void keep_spare();
   bool free_spare_for_visitor();
   void let_in();

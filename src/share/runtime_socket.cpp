@@ -249,8 +249,12 @@ bool ListeningSocket::is_of_this_process() const {
   return !path_.empty() && owner_ == ::getpid();
 }
 
+bool ListeningSocket::has_file() const {
+  return FileIdentity::at(path_) == file_;
+}
+
 void ListeningSocket::remove_file() const {
-  if (is_of_this_process() && FileIdentity::at(path_) == file_) ::unlink(path_.c_str());
+  if (is_of_this_process() && has_file()) ::unlink(path_.c_str());
 }
 
 void ListeningSocket::refresh_file() const {

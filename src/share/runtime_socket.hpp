@@ -56,6 +56,8 @@ class ListeningSocket {
   const std::string& path() const { return path_; }
   // False in a forked child, which has only a copy.
   bool is_of_this_process() const;
+  // False if the file has been removed or replaced, as when the user's runtime folder goes.
+  bool has_file() const;
   // Removes the file, unless it has been replaced. Does nothing in a forked child.
   void remove_file() const;
   // Updates the file's time. Call from time to time: cleaners of /tmp remove old files, even

@@ -357,10 +357,37 @@ TEST_F(ControlTest, AServedSocketStaysFresh) {
   const auto path = folder_ / "cuvmm" / only_name_in(folder_ / "cuvmm");
   const timespec long_ago[2]{{.tv_sec = 1, .tv_nsec = 0}, {.tv_sec = 1, .tv_nsec = 0}};
   ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), long_ago, 0), 0);
-  socket->serve([](const auto&, const auto&) { return share::ControlAnswer{}; }, share::Deadline{});
+  socket->keep_file();
   struct stat facts {};
   ASSERT_EQ(::stat(path.c_str(), &facts), 0);
   EXPECT_GT(facts.st_mtime, 1);
+}
+
+// logind removes a user's runtime folder at logout.
+TEST_F(ControlTest, AServedSocketReturnsIfItsFolderHasBeenRemoved) {
+  auto socket = share::ControlSocket::open();
+  ASSERT_TRUE(socket.ok()) << socket.error().text();
+  const auto tells = [&] {
+    std::atomic<bool> is_over{false};
+    std::thread serves{[&] {
+      while (!is_over) {
+        socket->keep_file();
+        socket->serve([](const auto&, const auto&) { return share::ControlAnswer{}; },
+                      share::Deadline::after(Duration{1'000}));
+      }
+    }};
+    const bool told = comes_to_pass(
+        [] { return share::tell(::getpid(), request(ControlWhat::State), soon()).ok(); });
+    is_over = true;
+    serves.join();
+    return told;
+  };
+  std::filesystem::remove_all(folder_ / "cuvmm");
+  EXPECT_TRUE(tells());
+  // Nor may it be made again, so that another one has to do.
+  std::filesystem::remove_all(folder_);
+  EXPECT_TRUE(tells());
+  EXPECT_FALSE(std::filesystem::exists(folder_));
 }
 
 TEST_F(ControlTest, AProgramThatDropsItsPrivilegesStaysControlled) {
