@@ -56,8 +56,10 @@ struct BehindDoor<call, description, CUresult (*)(Arguments...)> {
       const HookBypass bypass;
       const CallBarrier::Pass pass{waits_in_a_pause ? engine->calls() : engine->forwarded(), call};
       if constexpr (waits_in_a_pause) {
-        if (engine->calls().is_abandoned()) [[unlikely]]
-          return CUDA_ERROR_DEINITIALIZED;
+        if (const CUresult over = engine->calls().abandoned_with(); over != CUDA_SUCCESS)
+            [[unlikely]] {
+          return over;
+        }
       }
       const std::uint64_t began = trace_is_on() && is_recorded ? now_ns() : 0;
       return make(forward, began, arguments...);
@@ -68,7 +70,7 @@ struct BehindDoor<call, description, CUresult (*)(Arguments...)> {
       if (passage.way() == Passage::Way::Natively) {
         return call_natively<call>(flavour, arguments...);
       }
-      if (passage.way() == Passage::Way::Ended) return CUDA_ERROR_DEINITIALIZED;
+      if (passage.way() == Passage::Way::Ended) return passage.engine().calls().abandoned_with();
       const Forward<call> forward{passage.engine(), flavour};
       if (passage.way() == Passage::Way::Unannounced) return forward.unannounced(arguments...);
       return make(forward, passage.began(), arguments...);

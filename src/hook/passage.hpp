@@ -15,7 +15,7 @@ class Passage {
   enum class Way : std::uint8_t {
     Natively,     // there is no engine: use native_function()
     Unannounced,  // straight to the driver: it is cuvmm's own call, or cuvmm is off
-    Ended,        // the driver has been shut down during a pause
+    Ended,        // the driver or the device was lost during a pause
     In,
   };
   enum class InAPause : std::uint8_t { Waits, GoesOn };

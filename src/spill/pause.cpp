@@ -264,10 +264,10 @@ Result<void> Pauser::put_each_back(PauseReport& report, Partly partly) {
     if (!removal->has_begun()) continue;
     const InContext in_context{program_.driver, removal->context()};
     if (in_context.answer() == CUDA_ERROR_DEINITIALIZED) {
-      program_.calls.abandon();
+      program_.calls.abandon(in_context.answer());
       return refused(ErrorKind::NotSupported, resuming, "the driver has been shut down");
     }
-    if (!in_context.ok()) return refused(ErrorKind::DriverFailed, resuming, "no context");
+    TRY(program_.driver.check(in_context.answer(), resuming));
     TRY(removal->put_back(host_side(), instead, report.times));
     report.moved += removal->bytes();
   }
@@ -342,6 +342,11 @@ Result<PauseReport> Pauser::resume(Partly partly) {
   if (!returned.ok()) {
     Error error = returned.error();
     error.doing = resuming;
+    if (const auto answer = static_cast<CUresult>(error.driver_code); is_sticky(answer)) {
+      program_.calls.abandon(answer);
+      error.subject = "the device has failed and its memory is lost; the calls return its error";
+      CUVMM_LOG(Warning, "%s", error.text().c_str());
+    }
     if (error.kind == ErrorKind::OutOfMemory)
       error.subject = "the device has no room; the process stays paused";
     return error;

@@ -182,8 +182,8 @@ void CallBarrier::open() {
   wake_all(shut_);
 }
 
-void CallBarrier::abandon() {
-  is_abandoned_.store(true);
+void CallBarrier::abandon(CUresult with) {
+  abandoned_with_.store(with);
   wake_all(shut_);
 }
 

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "driver/calls.hpp"
+#include "driver/cuda.hpp"
 #include "trace/futex.hpp"
 
 namespace cuvmm {
@@ -59,10 +60,11 @@ class CallBarrier {
   bool has_drained(std::uint64_t until) const;
   void open();
 
-  // The barrier stays closed, but callers no longer wait at it: the driver has been shut down, so
-  // the hooks answer their calls with an error.
-  void abandon();
-  bool is_abandoned() const { return is_abandoned_.load(std::memory_order_relaxed); }
+  // The barrier stays closed, but callers no longer wait at it: the driver has been shut down or
+  // has lost the device, so the hooks answer their calls with its error.
+  void abandon(CUresult with);
+  bool is_abandoned() const { return abandoned_with() != CUDA_SUCCESS; }
+  CUresult abandoned_with() const { return abandoned_with_.load(std::memory_order_relaxed); }
 
   // A thread inside the barrier, and the call that it is in if that was recorded.
   struct Insider {
@@ -169,7 +171,7 @@ class CallBarrier {
 
   const std::size_t which_;
   FutexWord shut_{0};
-  std::atomic<bool> is_abandoned_{false};
+  std::atomic<CUresult> abandoned_with_{CUDA_SUCCESS};
   std::atomic<std::uint32_t> waiting_{0};
   std::atomic<Thread*> exempt_{nullptr};
 };

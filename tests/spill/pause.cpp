@@ -80,6 +80,47 @@ TEST_F(PauseTest, HoldsNoCallOnceTheDriverHasBeenShutDown) {
   EXPECT_TRUE(program.pauser->resume(Partly::No).ok()) << "leaves nothing behind in this process";
 }
 
+// As after an ECC error: no later attempt succeeds, and the program is to see why.
+TEST_F(PauseTest, HoldsNoCallOnceTheDeviceHasFailed) {
+  for (const Call first : {Call::cuCtxPushCurrent_v2, Call::cuMemCreate}) {
+    FaultyDriver faulty{driver()};
+    Program program{faulty, {}};
+    program.take_a_little_of_everything();
+    ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
+    std::thread held{[&] { const CallBarrier::Pass pass{program.calls}; }};
+    CUcontext current = nullptr;
+    ASSERT_CUDA(driver().cuCtxPopCurrent(&current));
+    faulty.fail_from(first, 1, CUDA_ERROR_ECC_UNCORRECTABLE);
+
+    const auto resumed = program.pauser->resume(Partly::Yes);
+
+    held.join();
+    ASSERT_FALSE(resumed.ok());
+    EXPECT_EQ(to_cuda(resumed.error()), CUDA_ERROR_ECC_UNCORRECTABLE);
+    EXPECT_EQ(program.calls.abandoned_with(), CUDA_ERROR_ECC_UNCORRECTABLE);
+    faulty.stop_failing();
+    ASSERT_CUDA(driver().cuCtxPushCurrent(current));
+    EXPECT_TRUE(program.pauser->resume(Partly::No).ok()) << "leaves nothing behind in this process";
+  }
+}
+
+TEST_F(PauseTest, IsRefusedAtOnceWhileAContextIsLost) {
+  Program program{driver(), {}};
+  program.take_a_little_of_everything();
+  CUcontext context = nullptr;
+  ASSERT_CUDA(driver().cuCtxGetCurrent(&context));
+  program.memory->work().context_is_lost(context);
+  const auto refused = program.pauser->pause(timeout, Strict::No);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().kind, ErrorKind::NotSupported);
+  EXPECT_NE(refused.error().text().find("its work has failed"), std::string::npos);
+  EXPECT_FALSE(program.calls.is_shut());
+  program.memory->work().context_ended(context);
+  ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
+  ASSERT_DONE(program.pauser->resume(Partly::No));
+  program.expect_intact();
+}
+
 TEST_F(PauseTest, IsIdempotent) {
   Program program{driver(), {}};
   program.take_some_of_everything();

@@ -124,6 +124,10 @@ void FaultyDriver::fail_call(Call call, std::uint64_t number, CUresult answer) {
   state().choose({.first = number, .last = number, .answer = answer, .only = call});
 }
 
+void FaultyDriver::fail_from(Call call, std::uint64_t number, CUresult answer) {
+  state().choose({.first = number, .answer = answer, .only = call});
+}
+
 void FaultyDriver::fail_from(std::uint64_t number, CUresult answer, std::optional<Call> begin) {
   state().choose({.first = number, .answer = answer, .begin = begin});
 }

@@ -30,6 +30,8 @@ class FaultyDriver {
   // Fails the number-th call and every later one. If `begin` is given, counts from its first call:
   // how often the device is queried before that depends on timing.
   void fail_from(std::uint64_t number, CUresult answer, std::optional<Call> begin = std::nullopt);
+  // Fails the number-th such call and every later one.
+  void fail_from(Call call, std::uint64_t number, CUresult answer);
   // With CUDA_ERROR_DEINITIALIZED as the answer the process is ending: the driver takes back
   // whatever is released.
   void stop_failing();
