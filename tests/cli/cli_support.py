@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The base of the command-line tests: the built programs, a temporary folder, and traces."""
 
+import atexit
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -61,6 +63,7 @@ def trace_of(program, mode, *words):
     key = (program, mode, words)
     if key not in _traces:
         folder = tempfile.mkdtemp(prefix="cuvmm-traces-")
+        atexit.register(shutil.rmtree, folder)
         path = os.path.join(folder, "run.trace")
         finished = cuvmm("run", "--sim=memory=64M", "--mode", mode, "--trace", path, "--",
                          os.path.join(BUILD, "bin", program), *words)

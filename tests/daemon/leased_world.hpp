@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "daemon/service_world.hpp"
+#include "support/test_folder.hpp"
 
 namespace cuvmm::test {
 
@@ -157,8 +158,7 @@ class FakeService {
  public:
   FakeService() {
     static int count = 0;
-    path_ = ::testing::TempDir() + "cuvmm-fake-" + std::to_string(::getpid()) + "-" +
-            std::to_string(++count);
+    path_ = test_folder() / ("service-" + std::to_string(++count));
     listening_ = Fd{::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)};
     sockaddr_un address{};
     address.sun_family = AF_UNIX;

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "hook/driver_behind.hpp"
+#include "support/test_folder.hpp"
 #include "trace/reader.hpp"
 #include "trace/writer.hpp"
 
@@ -15,10 +16,7 @@ namespace {
 using hook::Flavour;
 
 std::string trace_of_this_test() {
-  const auto folder =
-      std::filesystem::temp_directory_path() / ("cuvmm-hook-" + std::to_string(::getpid()));
-  std::filesystem::create_directories(folder);
-  return (folder / ::testing::UnitTest::GetInstance()->current_test_info()->name()).string();
+  return test_folder() / ::testing::UnitTest::GetInstance()->current_test_info()->name();
 }
 
 // Runs `work` while a trace is taken; returns its records in order of time.

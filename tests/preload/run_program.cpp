@@ -14,6 +14,8 @@
 #include <filesystem>
 #include <sstream>
 
+#include "support/test_folder.hpp"
+
 namespace cuvmm::test {
 namespace {
 
@@ -147,7 +149,7 @@ std::string own_folder() {
   for (char& letter : name) {
     if (letter == '/') letter = '_';
   }
-  const fs::path folder = fs::temp_directory_path() / ("cuvmm-" + std::to_string(getpid())) / name;
+  const fs::path folder = test_folder() / name;
   fs::remove_all(folder);
   fs::create_directories(folder);
   return folder.string();

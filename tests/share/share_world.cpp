@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "share_world.hpp"
 
-#include <dirent.h>
-#include <unistd.h>
-
 #include <cstdlib>
+#include <filesystem>
 
 #include "support/memory.hpp"
 
@@ -18,13 +16,8 @@ SharePlace::SharePlace() {
 }
 
 SharePlace::~SharePlace() {
-  if (DIR* const files = ::opendir(folder_.c_str())) {
-    while (const dirent* entry = ::readdir(files)) {
-      ::unlink((folder_ + "/" + entry->d_name).c_str());
-    }
-    ::closedir(files);
-  }
-  ::rmdir(folder_.c_str());
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
 }
 
 share::Token test_token(std::uint8_t first) {
