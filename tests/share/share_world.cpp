@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "share_world.hpp"
 
+#include <dirent.h>
+
 #include <cstdlib>
 #include <filesystem>
 
