@@ -23,7 +23,7 @@ class ProgramWork {
   // Call when the driver has reported that a context is lost. Until that context ends, every new
   // request goes to the driver, so that the program gets the error wherever it would natively.
   void context_is_lost(CUcontext context) { lost_.store(context, std::memory_order_relaxed); }
-  // If a second one is lost, the driver will say so again.
+  // If another context is lost too, the driver reports that at the next call in it.
   void context_ended(CUcontext context) {
     lost_.compare_exchange_strong(context, nullptr, std::memory_order_relaxed);
   }

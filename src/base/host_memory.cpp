@@ -109,20 +109,24 @@ Size left_in_groups(const std::string& root) {
   return left;
 }
 
+// In bytes; 0 if the call is refused.
+Size by_system_call(unsigned long sysinfo::*figure) {
+  struct sysinfo facts {};
+  return ::sysinfo(&facts) == 0 ? Size{facts.*figure} * facts.mem_unit : 0;
+}
+
 }  // namespace
 
 Size total_host_memory(const std::string& root) {
-  struct sysinfo facts {};
-  if (::sysinfo(&facts) == 0) return Size{facts.totalram} * facts.mem_unit;
+  if (const Size total = by_system_call(&sysinfo::totalram)) return total;
   return number_in(root + "/proc/meminfo", "MemTotal").value_or(0) * KiB;
 }
 
-// A program that has used up its descriptors can read no file.
 Size available_host_memory(const std::string& root) {
   const auto kib = number_in(root + "/proc/meminfo", "MemAvailable");
   if (kib) return std::min(*kib * KiB, left_in_groups(root));
-  struct sysinfo facts {};
-  return ::sysinfo(&facts) == 0 ? Size{facts.freeram} * facts.mem_unit : 0;
+  // A program that has used up its descriptors cannot read any file.
+  return by_system_call(&sysinfo::freeram);
 }
 
 }  // namespace cuvmm

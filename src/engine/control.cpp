@@ -23,7 +23,7 @@ constexpr Duration a_moment{2'000'000};
 // For the upkeep thread, whose steps are short.
 constexpr Duration upkeep_at_most{10'000'000};
 constexpr Duration usual_rest{50'000};  // of that thread
-constexpr Duration between_looks_at_the_file{60'000'000};
+constexpr Duration between_file_checks{60'000'000};
 
 // The socket of this process, for use at exit, when no thread is joined.
 std::atomic<share::ControlSocket*> open_socket{nullptr};
@@ -56,8 +56,8 @@ struct ClosesSocketOfEndingProcess {
   ClosesSocketOfEndingProcess& operator=(const ClosesSocketOfEndingProcess&) = delete;
 };
 
-// Whoever takes the socket out of open_socket has it alone. An exit that comes meanwhile does not
-// find it there, so the socket is then closed here.
+// Whoever takes the socket out of open_socket has it alone. An exit in the meantime does not find
+// it there; the socket is then closed here.
 void keep_file_of(share::ControlSocket& socket) {
   const ClosesSocketOfEndingProcess closes_socket;
   if (open_socket.exchange(nullptr) == nullptr) return;
@@ -537,7 +537,7 @@ void* Control::serve(void* given) {
         [&](const share::ControlRequest& request, const StillWanted& is_wanted) {
           return serving->control.answer(request, is_wanted);
         },
-        share::Deadline::after(between_looks_at_the_file));
+        share::Deadline::after(between_file_checks));
   }
 }
 

@@ -344,7 +344,7 @@ Result<PauseReport> Pauser::resume(Partly partly) {
     error.doing = resuming;
     if (const auto answer = static_cast<CUresult>(error.driver_code); is_sticky(answer)) {
       program_.calls.abandon(answer);
-      error.subject = "the device has failed and its memory is lost; the calls return its error";
+      error.subject = "the device has failed and its contents are lost; calls return its error";
       CUVMM_LOG(Warning, "%s", error.text().c_str());
     }
     if (error.kind == ErrorKind::OutOfMemory)

@@ -124,7 +124,7 @@ const char* why_not_quiescible(const ProgramParts& program) {
     return "the program makes calls that cuvmm does not hook and cannot block";
   }
   if (program.memory.work().has_lost_a_context()) {
-    return "its work has failed, and the driver refuses to go on in its context";
+    return "its work has failed, and its context can no longer be used";
   }
   if (program.memory.live_moves().may_be_registered_by_address()) {
     return "its memory may be registered for transfers past the driver";

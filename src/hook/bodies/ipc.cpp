@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory shared between processes by 64-byte handles. The driver handles its own memory, which is
-// only counted. Processes that share memory may wait for each other, so cuvmm tells the node
-// service which do.
+// Memory shared between processes by 64-byte handles. The driver handles its own memory; cuvmm only
+// counts it. Processes that share memory may wait for each other, so cuvmm tells the node service
+// which do.
 #include "base/interprocess_memory.hpp"
 #include "base/log.hpp"
 #include "engine/control.hpp"
@@ -10,7 +10,7 @@
 namespace cuvmm::hook {
 namespace {
 
-// Calls `forwarded` once the driver has done what the program asked for.
+// Calls `forwarded` if the driver itself has served the call.
 template <Call call, class Serve, class Forwarded, class... Arguments>
 CUresult serve_or_forward(const Forward<call>& forward, Serve&& serve, Forwarded&& forwarded,
                           Arguments... arguments) {

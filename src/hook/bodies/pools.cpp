@@ -24,7 +24,7 @@ CUresult change_current(const Forward<call>& forward, auto... arguments) {
   return answer;
 }
 
-// For good: blocks of the pool may outlive it, here and in the other process.
+// Never taken back, since blocks of the pool may outlive it, here and in the other process.
 CUresult counted_as_shared(CUresult answer) {
   if (answer == CUDA_SUCCESS) InterprocessMemory::add();
   return answer;
