@@ -39,22 +39,23 @@ TEST(InADeadContext, PoolMemoryIsNotFreedAndStaysUsed) {
   EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0));
 }
 
-TEST(ALostContext, IsNoReasonToServeNothingOnceItHasEnded) {
-  open_driver();
-  CUcontext context = nullptr;
-  CUdeviceptr memory = 0;
-  ASSERT_DONE(through_door<Call::cuInit>(0u));
+using ALostContext = OnPrimaryContext;
+
+TEST_F(ALostContext, IsNoReasonToServeNothingOnceItHasEnded) {
   Serving* const serving = Engine::get()->serving();
   if (serving == nullptr) GTEST_SKIP() << "nothing is served";
-  for (const bool is_lost : {true, false}) {
-    ASSERT_DONE(through_door<Call::cuDevicePrimaryCtxRetain>(&context, 0));
-    ASSERT_DONE(through_door<Call::cuCtxSetCurrent>(context));
-    if (is_lost) serving->memory.work().context_is_lost(context);
+  const auto expect_served = [&](bool is_served) {
+    CUdeviceptr memory = 0;
     ASSERT_DONE(through_door<Call::cuMemAlloc_v2>(&memory, std::size_t{4 * MiB}));
-    EXPECT_EQ(serving->memory.find(memory).has_value(), !is_lost);
+    EXPECT_EQ(serving->memory.find(memory).has_value(), is_served);
     EXPECT_DONE(through_door<Call::cuMemFree_v2>(memory));
-    EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0));
-  }
+  };
+  serving->memory.work().context_is_lost(context_);
+  expect_served(false);
+
+  EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0));
+  ASSERT_NO_FATAL_FAILURE(OnPrimaryContext::SetUp());
+  expect_served(true);
 }
 
 // The last holder's release may be followed by another thread's retain before the release returns:

@@ -2,6 +2,8 @@
 #include "hook_sim/stand_ins.hpp"
 
 #include <cstring>
+#include <map>
+#include <string_view>
 #include <utility>
 
 #include "hook_sim/doors.hpp"
@@ -86,32 +88,28 @@ CUresult launch(const CUlaunchConfig*, CUfunction, void**, void**) {
   return CUDA_SUCCESS;
 }
 
+template <class Function>
+void* as_symbol(Function* function) {
+  return reinterpret_cast<void*>(function);
+}
+
 void* stand_in(const char* name) {
-  if (std::strcmp(name, "cuLaunchKernelEx") == 0) return reinterpret_cast<void*>(&launch);
-  if (std::strcmp(name, "cuCtxFromGreenCtx") == 0) return reinterpret_cast<void*>(&convert);
-  if (std::strcmp(name, "cuGreenCtxStreamCreate") == 0) {
-    return reinterpret_cast<void*>(&create_stream);
-  }
-  if (std::strcmp(name, "cuGreenCtxDestroy") == 0) return reinterpret_cast<void*>(&destroy);
-  if (std::strcmp(name, "cuIpcOpenMemHandle") == 0 ||
-      std::strcmp(name, "cuIpcOpenMemHandle_v2") == 0) {
-    return reinterpret_cast<void*>(&open_foreign);
-  }
-  if (std::strcmp(name, "cuIpcCloseMemHandle") == 0) {
-    return reinterpret_cast<void*>(&close_foreign);
-  }
-  if (std::strcmp(name, "cuImportExternalMemory") == 0) {
-    return reinterpret_cast<void*>(&import_external);
-  }
-  if (std::strcmp(name, "cuDestroyExternalMemory") == 0) {
-    return reinterpret_cast<void*>(&destroy_external);
-  }
-  if (std::strcmp(name, "cuMulticastBindAddr") == 0) return reinterpret_cast<void*>(&bind);
-  if (std::strcmp(name, "cuDevicePrimaryCtxRelease") == 0 ||
-      std::strcmp(name, "cuDevicePrimaryCtxRelease_v2") == 0) {
-    return reinterpret_cast<void*>(&release);
-  }
-  return nullptr;
+  static const std::map<std::string_view, void*> all{
+      {"cuCtxFromGreenCtx", as_symbol(&convert)},
+      {"cuDestroyExternalMemory", as_symbol(&destroy_external)},
+      {"cuDevicePrimaryCtxRelease", as_symbol(&release)},
+      {"cuDevicePrimaryCtxRelease_v2", as_symbol(&release)},
+      {"cuGreenCtxDestroy", as_symbol(&destroy)},
+      {"cuGreenCtxStreamCreate", as_symbol(&create_stream)},
+      {"cuImportExternalMemory", as_symbol(&import_external)},
+      {"cuIpcCloseMemHandle", as_symbol(&close_foreign)},
+      {"cuIpcOpenMemHandle", as_symbol(&open_foreign)},
+      {"cuIpcOpenMemHandle_v2", as_symbol(&open_foreign)},
+      {"cuLaunchKernelEx", as_symbol(&launch)},
+      {"cuMulticastBindAddr", as_symbol(&bind)},
+  };
+  const auto found = all.find(name);
+  return found != all.end() ? found->second : nullptr;
 }
 
 CUresult find_by_name(const char* name, void** found, int version, cuuint64_t flags,

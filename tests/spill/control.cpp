@@ -384,7 +384,7 @@ TEST_F(ControlTest, AServedSocketReturnsIfItsFolderHasBeenRemoved) {
   };
   std::filesystem::remove_all(folder_ / "cuvmm");
   EXPECT_TRUE(tells());
-  // Nor may it be made again, so that another one has to do.
+  // If the folder cannot be made again, another one has to do.
   std::filesystem::remove_all(folder_);
   EXPECT_TRUE(tells());
   EXPECT_FALSE(std::filesystem::exists(folder_));

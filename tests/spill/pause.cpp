@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <random>
 #include <regex>
 #include <thread>
@@ -58,31 +59,13 @@ TEST_F(PauseTest, ThatIsNoLongerWantedStopsAndTheProgramGoesOn) {
   }
 }
 
-// As when a program that is exiting has shut down the driver and then frees its memory.
-TEST_F(PauseTest, HoldsNoCallOnceTheDriverHasBeenShutDown) {
-  FaultyDriver faulty{driver()};
-  Program program{faulty, {}};
-  program.take_a_little_of_everything();
-  ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
-  std::thread held{[&] { const CallBarrier::Pass pass{program.calls}; }};
-  CUcontext current = nullptr;
-  ASSERT_CUDA(driver().cuCtxPopCurrent(&current));
-  faulty.fail_call(Call::cuCtxPushCurrent_v2, 1, CUDA_ERROR_DEINITIALIZED);
-
-  const auto resumed = program.pauser->resume(Partly::No);
-
-  held.join();
-  EXPECT_EQ(faulty.faults(), 1U);
-  EXPECT_FALSE(resumed.ok());
-  EXPECT_TRUE(program.calls.is_abandoned());
-  faulty.stop_failing();
-  ASSERT_CUDA(driver().cuCtxPushCurrent(current));
-  EXPECT_TRUE(program.pauser->resume(Partly::No).ok()) << "leaves nothing behind in this process";
-}
-
-// As after an ECC error: no later attempt succeeds, and the program is to see why.
-TEST_F(PauseTest, HoldsNoCallOnceTheDeviceHasFailed) {
-  for (const Call first : {Call::cuCtxPushCurrent_v2, Call::cuMemCreate}) {
+class PauseWithoutReturn : public PauseTest {
+ protected:
+  // Resumes a program that waits in a call, while the driver fails as `fail` tells it to. `check`
+  // sees the outcome before the driver works again.
+  static void resume_in_vain(
+      Partly partly, const std::function<void(FaultyDriver&)>& fail,
+      const std::function<void(const FaultyDriver&, const CallBarrier&, const Error&)>& check) {
     FaultyDriver faulty{driver()};
     Program program{faulty, {}};
     program.take_a_little_of_everything();
@@ -90,17 +73,42 @@ TEST_F(PauseTest, HoldsNoCallOnceTheDeviceHasFailed) {
     std::thread held{[&] { const CallBarrier::Pass pass{program.calls}; }};
     CUcontext current = nullptr;
     ASSERT_CUDA(driver().cuCtxPopCurrent(&current));
-    faulty.fail_from(first, 1, CUDA_ERROR_ECC_UNCORRECTABLE);
+    fail(faulty);
 
-    const auto resumed = program.pauser->resume(Partly::Yes);
+    const auto resumed = program.pauser->resume(partly);
 
     held.join();
     ASSERT_FALSE(resumed.ok());
-    EXPECT_EQ(to_cuda(resumed.error()), CUDA_ERROR_ECC_UNCORRECTABLE);
-    EXPECT_EQ(program.calls.abandoned_with(), CUDA_ERROR_ECC_UNCORRECTABLE);
+    check(faulty, program.calls, resumed.error());
     faulty.stop_failing();
     ASSERT_CUDA(driver().cuCtxPushCurrent(current));
     EXPECT_TRUE(program.pauser->resume(Partly::No).ok()) << "leaves nothing behind in this process";
+  }
+};
+
+// As when a program that is exiting has shut down the driver and then frees its memory.
+TEST_F(PauseWithoutReturn, HoldsNoCallOnceTheDriverHasBeenShutDown) {
+  resume_in_vain(
+      Partly::No,
+      [](FaultyDriver& faulty) {
+        faulty.fail_call(Call::cuCtxPushCurrent_v2, 1, CUDA_ERROR_DEINITIALIZED);
+      },
+      [](const FaultyDriver& faulty, const CallBarrier& calls, const Error&) {
+        EXPECT_EQ(faulty.faults(), 1U);
+        EXPECT_EQ(calls.abandoned_with(), CUDA_ERROR_DEINITIALIZED);
+      });
+}
+
+// As after an ECC error: no later attempt can succeed, and the program must learn why.
+TEST_F(PauseWithoutReturn, HoldsNoCallOnceTheDeviceHasFailed) {
+  constexpr CUresult failure = CUDA_ERROR_ECC_UNCORRECTABLE;
+  for (const Call first : {Call::cuCtxPushCurrent_v2, Call::cuMemCreate}) {
+    resume_in_vain(
+        Partly::Yes, [&](FaultyDriver& faulty) { faulty.fail_from(first, 1, failure); },
+        [&](const FaultyDriver&, const CallBarrier& calls, const Error& error) {
+          EXPECT_EQ(to_cuda(error), failure);
+          EXPECT_EQ(calls.abandoned_with(), failure);
+        });
   }
 }
 
