@@ -450,14 +450,16 @@ void Leases::report(std::uint64_t now) {
   }
 }
 
-// Keeps one batch for the next allocation.
+// Keeps one batch for the next allocation of a program that is at work, within its cache. Others
+// may need what an idle program keeps, and cannot ask for it if it is guaranteed.
 void Leases::return_surplus(std::uint64_t now) {
   const Holding holding{lock_};
   if (standing_ != Standing::Connected || paused_at_ != 0) return;
   for (Leased& place : places()) {
     const Size surplus = place.budget->surplus();
-    const Size kept = batch_of(place);
-    const bool is_too_much = surplus > settings_.cache.of(place.memory);
+    const Size cache = settings_.cache.of(place.memory);
+    const Size kept = tenant_is_idle_ ? 0 : std::min(batch_of(place), cache);
+    const bool is_too_much = surplus > cache;
     if (surplus <= kept) {
       place.surplus_since = 0;
     } else if (place.surplus_since == 0 && !is_too_much) {
