@@ -347,8 +347,11 @@ Result<PauseReport> Pauser::resume(Partly partly) {
       error.subject = "the device has failed and its contents are lost; calls return its error";
       CUVMM_LOG(Warning, "%s", error.text().c_str());
     }
-    if (error.kind == ErrorKind::OutOfMemory)
-      error.subject = "the device has no room; the process stays paused";
+    if (error.kind == ErrorKind::OutOfMemory) {
+      error.subject = error.driver_code != 0
+                          ? "the device has no room; the process stays paused"
+                          : "a limit or a lease leaves no room; the process stays paused";
+    }
     return error;
   }
   end_eviction();

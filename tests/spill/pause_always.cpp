@@ -75,6 +75,8 @@ TEST_F(PauseAlways, LosesNothingThoughTheDriverKeepsRefusing) {
       untouched = faulty.faults() == 0;
       if (untouched) {
         EXPECT_TRUE(paused.ok() && resumed.ok());
+      } else if (!resumed.ok() && resumed.error().kind == ErrorKind::OutOfMemory) {
+        EXPECT_STREQ(resumed.error().subject, "the device has no room; the process stays paused");
       }
       faulty.stop_failing();
       EXPECT_EQ(retry_releases(), 0u);
@@ -100,7 +102,10 @@ TEST_F(PauseAlways, AResumeWithoutRoomHoldsNothing) {
   LocalBudget& budget = program.memory->devices().all().front()->budget();
   budget.set_limit(40 * MiB);
   for (int i = 0; i < 3; ++i) {
-    EXPECT_FALSE(program.pauser->resume(Partly::No).ok());
+    const auto refused = program.pauser->resume(Partly::No);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_STREQ(refused.error().subject,
+                 "a limit or a lease leaves no room; the process stays paused");
     EXPECT_EQ(program.on_device(), 0u);
   }
   budget.set_limit(64 * MiB);
