@@ -19,7 +19,7 @@ _CALLS = (("cuDevicePrimaryCtxRetain", POINTER(c_void_p), c_int),
 
 
 class Driver:
-    """libcuda through ctypes. libcuvmm's engine must have initialised the driver before."""
+    """libcuda through ctypes. libcuvmm's engine must have initialized the driver before."""
 
     def __init__(self) -> None:
         self._handle = ctypes.CDLL("libcuda.so.1")

@@ -142,7 +142,7 @@ void print_advice(const AdviceFacts& facts, const ReplayTrace& trace,
                   const replay::Advice& advice) {
   fmt::print("{}: {} allocation{}, {} held at most{}\n", name_of(trace.source), trace.allocations,
              trace.allocations == 1 ? "" : "s", print_size(facts.live_peak),
-             facts.was_refused ? ", with the requests that were refused" : "");
+             facts.lacked_memory ? ", with the requests that were refused" : "");
   if (trace.reserved_peak_bytes > 0) {
     fmt::print("PyTorch reserved {}\n", print_size(trace.reserved_peak_bytes));
   }
@@ -210,9 +210,10 @@ int give_advice(const AdviseRequest& request) {
   }
   const auto trace = replay::read_trace(request.trace);
   if (!trace) return fail(exit_failed, request.trace, trace.error());
+  if (!trace->note.empty()) say(request.trace + ": " + trace->note);
   const ReplayTrace served = replay::with_refused_requests(*trace);
   if (served.events.empty()) {
-    say(request.trace + ": it contains no allocation of device memory");
+    say(request.trace + ": " + no_allocation);
     return exit_failed;
   }
   const auto sim = find_sim_directory();
@@ -222,6 +223,7 @@ int give_advice(const AdviseRequest& request) {
       .source = trace->source,
       .is_expandable = trace->is_expandable,
       .was_refused = !trace->refusals.empty(),
+      .lacked_memory = served.allocations != trace->allocations,
       .live_peak = served.live_peak_bytes,
       .largest_request = served.largest_bytes,
       .limit = limit ? limit->of(served.live_peak_bytes) : replay::memory_when_refused(*trace),

@@ -174,6 +174,10 @@ int generate(const CdiRequest& request) {
   const std::string text =
       cdi_specification(request.version, *devices, shares, *surroundings).dump(2) + "\n";
   if (request.output.empty()) return fmt::print("{}", text), 0;
+  const std::string folder = fs::path{request.output}.parent_path().string();
+  if (std::error_code none; !folder.empty() && !fs::exists(folder, none)) {
+    return say(request.output + ": there is no folder " + folder), exit_failed;
+  }
   const auto written = write_file(request.output, text);
   if (!written.ok()) return say(request.output + ": " + written.error().text()), exit_failed;
   return 0;
@@ -201,10 +205,10 @@ void add_cdi(CLI::App& app, int& exit_status) {
       ->check(CLI::IsMember({"generate"}))
       ->type_name("generate");
   command->add_flag("--sim", request->simulation,
-                    "shares of a simulated card, as --sim=memory=8G,card=NAME");
+                    "shares of a simulated card, for example --sim=memory=8G,card=NAME");
   command
       ->add_option("--shares", request->shares,
-                   "memory that a container may have of a card, as 4G,50%")
+                   "memory that a container may have of a card, for example 4G,50%")
       ->type_name("SHARE,...")
       ->capture_default_str();
   command

@@ -55,7 +55,7 @@ int say_problems(const Table& table) {
   for (const OptionProblem& problem : problems) {
     say(problem.text());
   }
-  return problems.empty() ? 0 : 2;
+  return problems.empty() ? 0 : exit_usage;
 }
 
 int show(bool json, bool simulated) {
@@ -74,6 +74,10 @@ int show(bool json, bool simulated) {
     if (simulated) print_rows(sim_options.list(), false);
   }
   warn_of_unknown_options();
+  if (const auto problem = problem_of_limit_in_environment()) {
+    say(problem->text());
+    return exit_usage;
+  }
   const int problems = say_problems(options);
   const int sim_problems = say_problems(sim_options);
   return problems != 0 ? problems : sim_problems;

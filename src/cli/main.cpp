@@ -42,7 +42,9 @@ std::string suggestion(const std::string& word, const std::vector<std::string>& 
   for (const std::string& one : names) {
     const bool differs = letter < word.size() && one.compare(letter, 1, word, letter, 1) != 0;
     const std::pair rank{distance(word, one), differs};
-    if (rank.first < word.size() - std::min(letter, word.size()) && rank < best) {
+    const std::size_t letters = word.size() - std::min(letter, word.size());
+    const bool is_close = 2 * rank.first <= letters || (!differs && rank.first < letters);
+    if (is_close && rank < best) {
       best = rank;
       name = one;
     }
@@ -92,10 +94,28 @@ std::string usage_error(const CLI::App& app, const CLI::Error& error) {
   if (chosen.empty() && !word.empty() && !word.starts_with('-')) {
     return printable(word) + ": there is no such command" + suggestion(word, commands_of(app));
   }
-  if (word.empty()) return without_beginning(error.what(), "process: ");
+  const std::string help = chosen.empty() ? "`cuvmm --help` lists the commands"
+                                          : "see `cuvmm " + of.get_name() + " --help`";
+  if (word.empty() && is_extra) {
+    return printable(unexpected(app)) + ": not expected before the command; " + help;
+  }
+  const bool lacks_words = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr ||
+                           dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr;
+  if (word.empty()) {
+    return without_beginning(error.what(), "process: ") + (lacks_words ? "; " + help : "");
+  }
   const std::string known = word.starts_with("--") ? suggestion(word, flags_of(of)) : "";
   return fmt::format("{}: not expected{}; `cuvmm{} --help` lists the options", printable(word),
                      known, chosen.empty() ? "" : " " + of.get_name());
+}
+
+// `cuvmm help` and `cuvmm help COMMAND` are `cuvmm --help` and `cuvmm COMMAND --help`.
+std::vector<std::string> arguments_of(int count, char** words) {
+  std::vector<std::string> arguments{words + 1, words + count};
+  if (arguments.empty() || arguments.front() != "help") return arguments;
+  arguments.erase(arguments.begin());
+  arguments.emplace_back("--help");
+  return arguments;
 }
 
 int run(int count, char** words) {
@@ -129,7 +149,9 @@ int run(int count, char** words) {
   add_set(app, exit_status);
   add_cdi(app, exit_status);
   try {
-    app.parse(count, words);
+    std::vector<std::string> arguments = arguments_of(count, words);
+    std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
+    app.parse(arguments);
   } catch (const CLI::ParseError& error) {
     // Requests for help or the version succeed; everything else is wrong usage.
     if (error.get_exit_code() == 0) return app.exit(error);

@@ -195,10 +195,10 @@ std::vector<std::string> lines_of(const NodeView& view) {
     for (const HoldingState& held : view.holdings) {
       if (held.client != client.client) continue;
       const std::string waits =
-          held.waited_for == 0
-              ? ""
-              : fmt::format("{} of {}", print_size(held.waited_for),
-                            held.waits_for.empty() ? "its turn" : printable(held.waits_for));
+          held.waited_for == 0 ? ""
+          : held.waits_for.empty()
+              ? fmt::format("{}, its turn", print_size(held.waited_for))
+              : fmt::format("{} of {}", print_size(held.waited_for), printable(held.waits_for));
       lines.push_back(fmt::format("{:<16} {:>8} {:<8} {:<9} {:>10} {:>10} {:>10} {:>6} {:>8} {}",
                                   printable(client.name), client.process, print_state(view, client),
                                   print_place(view, held.place), print_size(held.leased),

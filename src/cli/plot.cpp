@@ -85,8 +85,12 @@ int draw(const std::string& data, const PlotRequest& request) {
   for (const std::string& trace : request.traces) command.push_back("--label=" + trace);
   ::lseek(file.number(), 0, SEEK_SET);
   const int status = run_child(command);
-  if (status == exit_not_found)
-    say("plots need python3, and for .png and .svg its package matplotlib");
+  if (status == exit_not_found) {
+    const char* const chosen = std::getenv("CUVMM_PYTHON");
+    say(chosen != nullptr && *chosen != '\0'
+            ? "CUVMM_PYTHON names no Python that can be run"
+            : "plots need python3, and for .png and .svg its package matplotlib");
+  }
   if (status != 0) return exit_failed;
   if (!request.quiet) say("wrote " + request.out);
   return 0;

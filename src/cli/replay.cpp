@@ -154,6 +154,8 @@ int replay_trace(const ReplayWords& words, const CLI::App& command) {
 
   const auto trace = replay::read_trace(words.trace);
   if (!trace) return tell(exit_failed, words.trace, trace.error().text());
+  if (!trace->note.empty()) tell(0, words.trace, trace->note);
+  if (trace->events.empty()) return tell(exit_failed, words.trace, no_allocation);
   if (limit) settings->limit = limit->of(trace->live_peak_bytes);
 
   const auto sim = find_sim_directory();

@@ -18,6 +18,8 @@ struct ReplayWords {
   bool json = false;
 };
 
+inline constexpr const char* no_allocation = "it contains no allocation of device memory";
+
 // A limit: "16G", or a multiple of the trace's peak of live bytes: "1.02x".
 class ReplayLimit {
  public:

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <filesystem>
@@ -77,8 +78,11 @@ int run_under_us(const RunRequest& request) {
   const char* file = std::getenv("VMM_TRACE_FILE");
   const std::string trace = file != nullptr ? file : "";
   const TraceNames traces{trace};
-  if (const std::string folder = traces.missing_folder(); !folder.empty()) {
-    say(trace + ": there is no folder " + folder);
+  const char* const log = std::getenv("VMM_LOG_FILE");
+  for (const std::string& path : {trace, std::string{log != nullptr ? log : ""}}) {
+    const std::string folder = TraceNames{path}.missing_folder();
+    if (folder.empty()) continue;
+    say(path + ": there is no folder " + folder);
     return exit_ours;
   }
   if (const auto can = traces.check_folder(); !can) {
@@ -120,9 +124,9 @@ bool is_consistent(const RunRequest& request) {
   const auto value = [&](const char* name) {
     return without_outer_blanks(request.options.at(name));
   };
-  if (equal_in_any_case(value("VMM_MODE"), "off") &&
+  if (Options::from_environment().mode == Mode::Off &&
       (!value("VMM_TRACE_FILE").empty() || !request.stacks.empty())) {
-    say("--mode off records nothing; use --mode monitor with --trace");
+    say("mode off records nothing; use --mode monitor with --trace");
     return false;
   }
   const auto guarantee = OptionType<Bytes>::read(value("VMM_GUARANTEE"));
@@ -137,6 +141,25 @@ bool is_consistent(const RunRequest& request) {
     return false;
   }
   return true;
+}
+
+// Names the flags that the mode makes meaningless.
+void warn_of_mode(const RunRequest& request) {
+  const Mode mode = Options::from_environment().mode;
+  if (mode == Mode::Vmm) return;
+  std::vector<std::string> flags;
+  for (const auto& [name, value] : request.options) {
+    const auto is_among = [&one = name](std::initializer_list<const char*> names) {
+      return std::find(names.begin(), names.end(), one) != names.end();
+    };
+    const bool has_effect = is_among({"VMM_MODE", "VMM_LOG_LEVEL", "VMM_LOG_FILE"}) ||
+                            (mode == Mode::Monitor && is_among({"VMM_TRACE_FILE", "VMM_SCHEDULE",
+                                                                "VMM_PRIORITY", "VMM_WEIGHT"}));
+    if (!value.empty() && !has_effect) flags.push_back(flag_of(name));
+  }
+  if (flags.empty()) return;
+  say(fmt::format("{} {} no effect in mode {}", fmt::join(flags, ", "),
+                  flags.size() == 1 ? "has" : "have", OptionType<Mode>::print(mode)));
 }
 
 // Names the flags that need the node service if there is none.
@@ -171,6 +194,7 @@ int run(const RunRequest& request) {
     if (value.empty()) continue;
     if (!set_option(name, value, flag_of(name))) return exit_usage;
   }
+  if (const auto problem = problem_of_limit_in_environment()) say(problem->text());
   if (!is_consistent(request)) return exit_usage;
   if (!request.stacks.empty() && !sample_stacks(request.stacks)) return exit_usage;
   if (request.simulated) {
@@ -188,6 +212,7 @@ int run(const RunRequest& request) {
     say(why + "; --sim runs the program on a simulated one");
     if (request.needs_driver) return exit_ours;
   }
+  if (!request.quiet) warn_of_mode(request);
   if (!request.quiet) warn_of_missing_service(request);
   if (request.frameworks) {
     for (const std::string& line : let_frameworks_use_the_driver()) {
@@ -207,7 +232,8 @@ void add_run(CLI::App& app, int& exit_status) {
       "Examples:\n"
       "  cuvmm run --frameworks -- python train.py\n"
       "  cuvmm run --limit 16G --trace run.trace -- python train.py\n"
-      "  cuvmm run --stacks --trace run.trace -- python train.py   (then: cuvmm stats --top)\n"
+      "  cuvmm run --stacks --trace run.trace -- python train.py   (then: cuvmm stats --top "
+      "run.trace)\n"
       "  cuvmm run --sim=devices=2,memory=8G -- ./program\n"
       "  cuvmm run --sim=memory=8G,card=mine -- ./program   (and another one beside it)\n"
       "  cuvmm run --name A --guarantee 10G --limit 40G -- ./program   (with cuvmmd)\n"
@@ -259,8 +285,8 @@ void add_run(CLI::App& app, int& exit_status) {
   command->add_flag(
       "--stacks", request->stacks,
       "record in the trace who allocates: call stacks, of Python or compiled code, of "
-      "a sample of the allocations; --stacks=256K takes one for so many bytes, "
-      "--stacks=all takes every one");
+      "a sample of the allocations; --stacks=256K records one for every 256 KiB "
+      "allocated, --stacks=all every one");
   option("--log-level", "VMM_LOG_LEVEL", "error|warning|info|debug", "how much is logged");
   option("--log-file", "VMM_LOG_FILE", "FILE", "log to this file instead of standard error");
   option("--schedule", "VMM_SCHEDULE", "POLICY",

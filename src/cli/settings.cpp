@@ -33,6 +33,15 @@ std::optional<std::string> problem_of_limit(Size bytes, const std::string& text)
   return why;
 }
 
+std::optional<OptionProblem> problem_of_limit_in_environment() {
+  const char* const text = std::getenv("VMM_LIMIT");
+  const auto limit = SizeLimit::parse(without_outer_blanks(text != nullptr ? text : ""));
+  if (!limit) return {};
+  const auto why = problem_of_limit(limit->of(unlimited), text);
+  if (!why) return {};
+  return OptionProblem{"VMM_LIMIT", text, *why};
+}
+
 bool set_option(const std::string& name, const std::string& value, const std::string& as) {
   Options options;
   SimOptions sim_options;
@@ -94,7 +103,7 @@ bool set_simulation(const std::string& text) {
     const std::string part = text.substr(begin, end - begin);
     const std::size_t equals = part.find('=');
     if (equals == std::string::npos) {
-      say(fmt::format("--sim={}: each part is NAME=VALUE, as in devices=2,memory=8G", text));
+      say(fmt::format("--sim={}: each part is NAME=VALUE, for example devices=2,memory=8G", text));
       return false;
     }
     std::string key = part.substr(0, equals);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "base/option_table.hpp"
 #include "base/size.hpp"
 
 namespace cuvmm::cli {
@@ -17,6 +18,8 @@ bool set_option(const std::string& name, const std::string& value, const std::st
 
 // The problem with a limit of so many bytes, which the user wrote as `text`, if any.
 std::optional<std::string> problem_of_limit(Size bytes, const std::string& text);
+// The same for VMM_LIMIT in the environment.
+std::optional<OptionProblem> problem_of_limit_in_environment();
 
 // Whether the text is a setting that --sim accepts, such as "memory=8G".
 bool is_simulation_setting(const std::string& text);

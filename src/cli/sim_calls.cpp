@@ -15,6 +15,16 @@ bool is_function(std::string_view name) {
                      [&](const CallInfo& call) { return call.name == name; });
 }
 
+bool is_error(std::string_view name) {
+  constexpr std::string_view names[] = {
+#define CUVMM_DRIVER_ERROR(name, text) #name,
+#include "driver/errors.def"
+#undef CUVMM_DRIVER_ERROR
+  };
+  return name != "CUDA_SUCCESS" &&
+         std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
 // The first function that the value names and no driver has; empty if there is none.
 std::string unknown_function(std::string_view text) {
   for (;;) {
@@ -40,7 +50,7 @@ bool is_fault(std::string_view text) {
   const auto number = read_integer(text.substr(colon + 1, equals - colon - 1));
   const std::string_view effect = text.substr(equals + 1);
   return is_function(text.substr(0, colon)) && number && *number >= 1 &&
-         (effect == "SIGKILL" || effect.starts_with("CUDA_ERROR_"));
+         (effect == "SIGKILL" || is_error(effect));
 }
 
 // "cuMemMap=25us"
@@ -70,8 +80,9 @@ std::optional<OptionProblem> problem_of_calls(const std::string& option, const s
     }
   }
   if (option == "VMM_SIM_FAULT" && !all_parts(value, &is_fault)) {
-    return OptionProblem{
-        option, value, "allowed: FUNCTION:NUMBER=CUDA_ERROR_... or =SIGKILL, several with commas"};
+    return OptionProblem{option, value,
+                         "allowed: FUNCTION:NUMBER=CUDA_ERROR_... or =SIGKILL, several with "
+                         "commas; errors as cuda.h names them"};
   }
   if (option == "VMM_SIM_DELAY" && !all_parts(value, &is_delay)) {
     return OptionProblem{option, value,

@@ -34,7 +34,10 @@ class ConfigParser {
   ConfigRead read(const std::string& text) {
     const toml::parse_result parsed = toml::parse(text, path_);
     if (!parsed) {
-      problem_at(parsed.error().source().begin.line, "", std::string{parsed.error().description()});
+      std::string why{parsed.error().description()};
+      // "4G" without quotes begins like a number.
+      if (why.find("integer") != std::string::npos) why += "; sizes and times need quotes: \"4G\"";
+      problem_at(parsed.error().source().begin.line, "", why);
       return std::move(read_);
     }
     for (const auto& [key, node] : parsed.table()) {

@@ -80,7 +80,8 @@ bool read_web_options(const DaemonRequest& request, WebOptions& web) {
   for (const std::string& word : request.http) {
     const auto address = observe::read_web_address(word);
     if (!address) {
-      complain("--http " + word + ": it is ADDRESS:PORT, PORT of 127.0.0.1, or a socket's path");
+      complain("--http " + word +
+               ": must be ADDRESS:PORT, a port of 127.0.0.1, or a socket's path");
       return false;
     }
     if (!address->is_loopback && request.http_token_file.empty()) {
@@ -101,7 +102,7 @@ bool read_capacity(const DaemonRequest& request, std::map<std::string, Size>& ca
                           ? std::nullopt
                           : OptionType<Bytes>::read(word.substr(equals + 1));
     if (!size) {
-      complain("--capacity " + word + ": it is DEVICE=SIZE, as 0=24G");
+      complain("--capacity " + word + ": must be DEVICE=SIZE, for example 0=24G");
       return false;
     }
     capacity[word.substr(0, equals)] = size->value;
@@ -234,7 +235,7 @@ int run(int count, char** words) {
                  "capacity, guarantees and limits; read again at SIGHUP")
       ->type_name("FILE");
   app.add_option("--capacity", request.capacity,
-                 "what clients may have of a device together, as 0=24G; else all of it")
+                 "what clients may have of a device together, for example 0=24G; else all of it")
       ->type_name("DEVICE=SIZE");
   app.add_option("--time", request.time,
                  "how programs share the devices' time: off, share, priority or turns; overrides "
@@ -245,13 +246,13 @@ int run(int count, char** words) {
                  "long (10m) without a waiting call; off: never. Overrides the configuration's "
                  "deep_pause_after")
       ->type_name("TIME");
-  CLI::Option* const sim =
-      app.add_flag("--sim", request.simulation, "a simulated card, as --sim=card=NAME,memory=8G");
+  CLI::Option* const sim = app.add_flag("--sim", request.simulation,
+                                        "a simulated card, for example --sim=card=NAME,memory=8G");
   app.add_flag("--all-users", request.all_users,
                "serve all users, as root does where --socket is not named");
   app.add_flag("--check", request.check, "read the configuration, print the result, and exit");
   app.add_option("--http", request.http,
-                 "serve the live view and /metrics there too, as 9435 (of 127.0.0.1), "
+                 "serve the live view and /metrics there too: 9435 (a port of 127.0.0.1), "
                  "ADDRESS:PORT or a socket's path; beyond loopback it needs a token")
       ->type_name("ADDRESS");
   app.add_option("--http-token-file", request.http_token_file,
@@ -265,7 +266,8 @@ int run(int count, char** words) {
   try {
     app.parse(count, words);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : exit_usage;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    return complain(std::string{error.what()} + "; see `cuvmmd --help`"), exit_usage;
   }
   request.simulated = sim->count() != 0;
   return serve(request);

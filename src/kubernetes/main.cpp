@@ -54,7 +54,8 @@ std::optional<std::string> read_words(PluginRequest& request) {
     if (auto problem = daemon::set_simulation(request.simulation)) return problem;
     request.container.simulation = simulation_variables();
     if (!request.container.simulation.contains("VMM_SIM_CARD")) {
-      return "--sim: containers share nothing without a card's name, as --sim=card=mine,memory=8G";
+      return "--sim: containers share nothing without a card's name, for example "
+             "--sim=card=mine,memory=8G";
     }
   }
   if (request.node != "off") request.container.node_socket = request.node_socket;
@@ -86,7 +87,8 @@ int serve(PluginRequest request) {
   static_cast<void>(set_up_log({.name = program, .level = *level, .file = {}}).ok());
   const auto reserve = OptionType<Bytes>::read(request.reserve);
   if (!reserve)
-    return complain("--reserve " + request.reserve + ": it is a size, as 1G"), exit_usage;
+    return complain("--reserve " + request.reserve + ": must be a size, for example 1G"),
+           exit_usage;
   if (const auto problem = read_words(request)) return complain(*problem), exit_usage;
 
   auto nvml = daemon::load_nvml(request.is_simulated);
@@ -133,7 +135,7 @@ int run(int count, char** words) {
       ->type_name("NAME")
       ->capture_default_str();
   app.add_option("--reserve", request.reserve,
-                 "of each card, for what no limit counts, as CUDA contexts")
+                 "kept free on each card for memory that no limit covers, such as CUDA contexts")
       ->type_name("SIZE")
       ->capture_default_str();
   app.add_option("--node", request.node,
@@ -148,15 +150,16 @@ int run(int count, char** words) {
                  "(nvidia.com/gpu=UUID) or none")
       ->check(CLI::IsMember({"environment", "cdi", "none"}))
       ->capture_default_str();
-  CLI::Option* const sim =
-      app.add_flag("--sim", request.simulation, "a simulated card, as --sim=card=NAME,memory=8G");
+  CLI::Option* const sim = app.add_flag("--sim", request.simulation,
+                                        "a simulated card, for example --sim=card=NAME,memory=8G");
   app.add_flag("--check", request.check, "print the units of each card, and end");
   app.add_option("--log-level", request.log_level, "error, warning, info or debug")
       ->capture_default_str();
   try {
     app.parse(count, words);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : exit_usage;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help
+    return complain(std::string{error.what()} + "; see `cuvmm-device-plugin --help`"), exit_usage;
   }
   request.is_simulated = sim->count() != 0;
   return serve(std::move(request));

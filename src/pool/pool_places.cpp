@@ -66,7 +66,7 @@ Result<std::shared_ptr<const PoolPlaces>> PoolPlaces::create(const Driver& drive
   }
   const std::shared_ptr<PoolPlaces> places{new PoolPlaces{driver, settings}};
   for (const int device : settings.devices) {
-    // Even if only host memory is used: asking for the store initialises the driver and detects
+    // Even if only host memory is used: asking for the store initializes the driver and detects
     // whether the device supports mapping.
     TRY(store_of(Location::device(device)));
     places->access_ = places->access_.with(device);

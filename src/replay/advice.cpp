@@ -63,18 +63,18 @@ std::string size_beyond(Size size, Size limit) {
 }
 
 Advice spill(const AdviceFacts& facts) {
-  std::string text = facts.was_refused
+  std::string text = facts.lacked_memory
                          ? "With the requests that were refused, the program would hold "
                          : "The program holds ";
   text += print_size(facts.live_peak) + " at one time, ";
   text += print_size(facts.live_peak) == print_size(facts.limit)
               ? print_size(facts.live_peak - facts.limit) + " more than there is"
-              : "and there are " + print_size(facts.limit);
+              : "and only " + print_size(facts.limit) + " is available";
   text +=
       ": no allocator makes that fit. cuvmm can keep the rest in host memory, but the program runs "
       "slower; otherwise ask for less at a time (a smaller batch, checkpointing), or use a larger "
       "card.";
-  if (facts.was_refused) {
+  if (facts.lacked_memory) {
     text +=
         " If the program only probes for free memory and works without what it was refused, it "
         "needs no change; --limit asks about a card of another size.";
@@ -93,9 +93,9 @@ Advice too_large(const AdviceFacts& facts) {
   const Size there_is = largest_that_can_be_served(facts);
   return {.verdict = AdviceVerdict::TooLarge,
           .text = "No setting serves a single request of " +
-                  size_beyond(facts.largest_request, there_is) + ": there are " +
-                  print_size(there_is) +
-                  ", and spilling does not help a request that is larger than that. Ask for less "
+                  size_beyond(facts.largest_request, there_is) + ": only " + print_size(there_is) +
+                  " is available, and spilling does not help a request that is larger than that. "
+                  "Ask for less "
                   "at a time, or use a larger card.",
           .setting = {}};
 }
@@ -109,9 +109,9 @@ Advice fits(const AdviceFacts& facts, const PolicyNeed& now) {
         "or libraries may have held part of the card (see `cuvmm top` and nvidia-smi), another "
         "limit than VMM_LIMIT may have applied, or the driver's pool may have been fragmented.";
   } else if (facts.was_refused) {
-    text += " It was refused memory where it ran";
+    text += " It was refused memory on the card where it ran";
     if (facts.memory_when_refused != unlimited) {
-      text += ", with " + print_size(facts.memory_when_refused);
+      text += ", which had " + print_size(facts.memory_when_refused) + " for it";
     }
     text += ".";
   }
@@ -161,7 +161,7 @@ Advice nothing_to_gain(const AdviceFacts& facts, const PolicyNeed& now) {
   return {.verdict = AdviceVerdict::NothingToGain,
           .text = is_about(now.least, facts.live_peak)
                       ? "Hardly any memory is lost to fragmentation: " + needs +
-                            "Neither cuvmm nor another setting makes that less."
+                            "Neither cuvmm nor any other setting would reduce that."
                       : with_capital(needs) + "No tried allocator needs less.",
           .setting = {}};
 }
@@ -182,6 +182,22 @@ Advice without_limit(const AdviceFacts& facts, const PolicyNeed& now, const Poli
     return expandable(now, *other, arena);
   return is_about(now.least, arena.least) ? nothing_to_gain(facts, now)
                                           : cuvmm_serves(facts, now, arena);
+}
+
+// The largest of the requests that follow each refusal, granted or not.
+std::vector<Size> largest_after_refusals(const ReplayTrace& trace) {
+  std::vector<Size> largest(trace.refusals.size());
+  std::size_t event = trace.events.size();
+  Size so_far = 0;
+  for (std::size_t i = trace.refusals.size(); i-- > 0;) {
+    while (event > trace.refusals[i].before) {
+      const ReplayEvent& later = trace.events[--event];
+      if (later.action == Action::Allocate) so_far = std::max<Size>(so_far, later.size);
+    }
+    largest[i] = so_far;
+    so_far = std::max<Size>(so_far, trace.refusals[i].size);
+  }
+  return largest;
 }
 
 }  // namespace
@@ -228,12 +244,14 @@ Advice advise(const AdviceFacts& facts) {
 }
 
 ReplayTrace with_refused_requests(const ReplayTrace& trace) {
+  const std::vector<Size> largest_after = largest_after_refusals(trace);
   ReplayTrace served = trace;
   served.events.clear();
   auto refusal = trace.refusals.begin();
   for (std::size_t i = 0; i <= trace.events.size(); ++i) {
     for (; refusal != trace.refusals.end() && refusal->before == i; ++refusal) {
-      if (refusal->size == 0) continue;
+      const auto number = static_cast<std::size_t>(refusal - trace.refusals.begin());
+      if (refusal->size <= largest_after[number]) continue;
       ReplayEvent event{.time_us = refusal->time_us,
                         .size = refusal->size,
                         .block = served.allocations++,

@@ -24,7 +24,8 @@ struct AdviceFacts {
   Source source = Source::Cuvmm;
   bool is_expandable = false;     // PyTorch ran with expandable_segments:True
   bool was_refused = false;       // the trace contains a refused request
-  Size live_peak = 0;             // as if the refused requests had been served
+  bool lacked_memory = false;     // one that the program did not get over: see below
+  Size live_peak = 0;             // as if those had been served
   Size largest_request = 0;       // served or refused
   Size limit = unlimited;         // without `own_chunks`
   Size own_chunks = 0;            // held by the program with cuMemCreate when it was refused memory
@@ -58,7 +59,9 @@ std::vector<PolicyName> policies_for(const AdviceFacts& facts);
 
 Advice advise(const AdviceFacts& facts);
 
-// The trace as if its refused requests had been served and freed at once.
+// The trace as if its refused requests had been served and freed at once. A program that requests
+// as much again later has got over the refusal, as when it looks for what is free, so that one is
+// left out.
 ReplayTrace with_refused_requests(const ReplayTrace& trace);
 // The most memory that the program could have when it was refused some, besides its own chunks;
 // `unlimited` if that is unknown or nothing was refused.

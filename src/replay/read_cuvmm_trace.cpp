@@ -83,7 +83,9 @@ Result<ReplayTrace> read_cuvmm_trace(const std::string& path) {
   if (device) {
     if (const auto memory = memory_of(reader.header(), *device)) builder.memory(*memory);
   }
-  return builder.finish(Source::Cuvmm);
+  ReplayTrace trace = builder.finish(Source::Cuvmm);
+  trace.note = reader.note();
+  return trace;
 }
 
 }  // namespace cuvmm::replay

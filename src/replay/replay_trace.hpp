@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -65,6 +66,7 @@ struct ReplayTrace {
   std::vector<RefusedAllocation> refusals;
   bool is_expandable = false;    // PyTorch ran with expandable_segments:True
   Size reserved_peak_bytes = 0;  // the most that PyTorch held; 0: unknown
+  std::string note;              // what the file lacks; empty: nothing
   std::optional<Size> memory;    // of the program's device
 };
 

@@ -124,9 +124,13 @@ Result<Fd> reach(pid_t process, Deadline until) {
     if (one.process == process) return std::move(one.socket);
   }
   if (by_name.error().kind != ErrorKind::NotFound) return by_name.error();
-  return Error{.kind = ErrorKind::NotFound,
-               .doing = controlling,
-               .subject = "it has no control socket; start it with `cuvmm run --control`"};
+  return Error{
+      .kind = ErrorKind::NotFound,
+      .doing = controlling,
+      .subject =
+          "it has no control socket here: start it with `cuvmm run --control`, as the same "
+          "user and with the same XDG_RUNTIME_DIR. It has none before its first "
+          "driver call, and none with --mode monitor or off"};
 }
 
 }  // namespace

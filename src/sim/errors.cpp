@@ -15,9 +15,9 @@ struct ErrorRow {
 
 // Sorted by number, as in cuda.h.
 constexpr ErrorRow rows[] = {
-#define CUVMM_SIM_ERROR(name, text) {name, #name, text},
-#include "sim/errors.def"
-#undef CUVMM_SIM_ERROR
+#define CUVMM_DRIVER_ERROR(name, text) {name, #name, text},
+#include "driver/errors.def"
+#undef CUVMM_DRIVER_ERROR
 };
 
 const ErrorRow* row_of(CUresult error) {

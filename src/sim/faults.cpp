@@ -160,7 +160,8 @@ class Interference {
     static constinit Once warns_of_delay;
     if (!set_faults(settings().fault) && warns_of_fault.first()) {
       warn("VMM_SIM_FAULT", settings().fault,
-           "FUNCTION:NUMBER=CUDA_ERROR_... or =SIGKILL, several with commas");
+           "FUNCTION:NUMBER=CUDA_ERROR_... or =SIGKILL, several with commas; functions and errors "
+           "as cuda.h names them");
     }
     if (!set_delays(settings().delay) && warns_of_delay.first()) {
       warn("VMM_SIM_DELAY", settings().delay, "FUNCTION=TIME (cuMemMap=25us), several with commas");

@@ -77,7 +77,7 @@ class Module : public std::enable_shared_from_this<Module> {
   Module(const std::shared_ptr<Context>& owner, bool of_library)
       : context(owner), of_library_(of_library) {}
   CUresult place_variables(const Ptx& ptx);
-  // Writes addresses into the variables that are initialised with them, once all addresses are
+  // Writes addresses into the variables that are initialized with them, once all addresses are
   // known.
   CUresult fill_in_addresses(const Ptx& ptx);
 

@@ -121,6 +121,20 @@ class Running(CliTest):
         self.assertEqual(changed.returncode, 2)
         self.assertIn("--limit 16: a limit must be at least 2 MiB; 16 is", text(changed.stderr))
 
+    def test_a_limit_of_the_environment_without_its_unit_is_named(self):
+        told = "cuvmm: VMM_LIMIT: '16' is invalid; a limit must be at least 2 MiB; 16 is 16 bytes, 16G is 16 GiB\n"
+        self.assertEqual(self.said("--", "true", env={"VMM_LIMIT": "16"}), told)
+        self.assertEqual(self.said("--limit", "2M", "--", "true", env={"VMM_LIMIT": "16"}), "")
+        shown = cuvmm("config", env={"VMM_LIMIT": "16"})
+        self.assertEqual((shown.returncode, text(shown.stderr)), (2, told))
+
+    def test_flags_without_effect_in_a_mode_are_named(self):
+        self.assertEqual(
+            self.said("--mode", "monitor", "--limit", "50%", "--control", "--schedule", "fifo", "--", "true"),
+            "cuvmm: --control, --limit have no effect in mode MONITOR\n")
+        self.assertEqual(self.said("--mode", "off", "--schedule", "fifo", "--", "true"),
+                         "cuvmm: --schedule has no effect in mode OFF\n")
+
     def test_a_guarantee_above_the_limit_is_refused(self):
         self.assertEqual(self.refused("--guarantee", "500M", "--limit", "400M"),
                          "cuvmm: --guarantee 500M exceeds --limit 400M\n")
@@ -133,10 +147,15 @@ class Running(CliTest):
         for setting in ("fault=cuFoo:1=SIGKILL", "delay=cuMemMap=1us,cuFoo=3us"):
             self.assertIn("there is no driver function 'cuFoo'", self.refused("--sim=" + setting))
 
+    def test_an_unknown_error_is_refused(self):
+        for error in ("CUDA_ERROR_BOGUS", "CUDA_SUCCESS", "SIGTERM"):
+            self.assertIn("errors as cuda.h names them",
+                          self.refused(f"--sim=fault=cuMemAlloc:1={error}"))
+
     def test_mode_off_records_nothing(self):
         for words in ((), ("--stacks",)):
             self.assertEqual(self.refused("--mode", "off", "--trace", self.path("t"), *words),
-                             "cuvmm: --mode off records nothing; use --mode monitor with --trace\n")
+                             "cuvmm: mode off records nothing; use --mode monitor with --trace\n")
 
     def said(self, *words, **more):
         finished = cuvmm("run", "--sim", *words, **more)
@@ -152,6 +171,12 @@ class Running(CliTest):
         finished = cuvmm("run", "--sim", "--trace", "/nodir/x.trace", "--", "true")
         self.assertEqual(finished.returncode, 125)
         self.assertEqual(text(finished.stderr), "cuvmm: /nodir/x.trace: there is no folder /nodir\n")
+        finished = cuvmm("run", "--sim", "--log-file", "/nodir/x.log", "--", "true")
+        self.assertEqual(finished.returncode, 125)
+        self.assertEqual(text(finished.stderr), "cuvmm: /nodir/x.log: there is no folder /nodir\n")
+        finished = cuvmm("cdi", "generate", "--sim=memory=8G,card=a", "--shares", "2G", "-o", "/nodir/x.json")
+        self.assertEqual(finished.returncode, 1)
+        self.assertEqual(text(finished.stderr), "cuvmm: /nodir/x.json: there is no folder /nodir\n")
 
     def test_flags_for_the_service_need_one(self):
         nowhere = {"XDG_RUNTIME_DIR": self.path("")}
@@ -170,8 +195,8 @@ class Running(CliTest):
         self.addCleanup(os.unlink, trace)
         self.assertIn(f"cuvmm advise {trace}", text(finished.stderr))
         fits = self.good("advise", trace, "--limit", "1G")
-        self.assertIn("It was refused memory where it ran, with 64.0 MiB.", fits)
-        self.assertIn("With the requests that were refused", self.good("advise", trace))
+        self.assertIn("It was refused memory on the card where it ran, which had 64.0 MiB for it.", fits)
+        self.assertIn("under cuvmm it needs 64.0 MiB", self.good("advise", trace))
 
     def test_an_unknown_key_of_sim_is_named_with_the_known_ones(self):
         said = self.refused("--sim=mem=8G")
@@ -310,7 +335,10 @@ class Help(CliTest):
 
     def test_names_what_was_not_expected_and_what_is_close(self):
         for words, said in ((("pse",), "pse: there is no such command (did you mean pause?)"),
-                            (("xyzzy",), "xyzzy: there is no such command"),
+                            (("xyzzy",), "xyzzy: there is no such command\n"),
+                            (("foo",), "foo: there is no such command\n"),
+                            (("--sim", "run", "--", "true"), "--sim: not expected before the command; see `cuvmm run --help`\n"),
+                            (("run",), "command is required; see `cuvmm run --help`\n"),
                             (("config", "more"), "more: not expected; `cuvmm config --help`"),
                             (("top", "--sotr", "live"), "--sotr: not expected (did you mean --sort?)"),
                             (("run", "--simm", "--", "true"),
@@ -319,6 +347,10 @@ class Help(CliTest):
             self.assertEqual(finished.returncode, 2)
             self.assert_one_line(finished.stderr)
             self.assertTrue(text(finished.stderr).startswith("cuvmm: " + said), text(finished.stderr))
+
+    def test_help_is_a_command_too(self):
+        self.assertEqual(self.good("help"), self.good("--help"))
+        self.assertEqual(self.good("help", "pause"), self.good("pause", "--help"))
 
     def test_usage_errors_begin_with_the_programs_name(self):
         for words in ((), ("nonsense",), ("stats",), ("run", "--nonsense", "--", "true")):

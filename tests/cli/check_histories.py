@@ -239,6 +239,27 @@ class Advise(CliTest):
         self.assertGreater(limited["refused_allocations"], 0)
         self.assertEqual(limited["limit_bytes"], 32 * MIB)
 
+    def test_a_program_that_only_looked_for_what_is_free_fits(self):
+        verdict, setting = self.verdict(frag_trace("vmm"))
+        self.assertEqual((verdict, setting), ("cuvmm", "cuvmm run --limit 64M -- ./program"))
+
+    def test_what_a_trace_lacks_is_said(self):
+        path = self.path("cut.trace")
+        with open(frag_trace("vmm"), "rb") as whole, open(path, "wb") as cut:
+            cut.write(whole.read()[:30_000])
+        for command in ("advise", "replay"):
+            finished = cuvmm(command, path)
+            self.assertEqual(finished.returncode, 0)
+            self.assertIn(f"cuvmm: {path}: its end is missing", text(finished.stderr))
+
+    def test_a_trace_without_allocations_is_refused(self):
+        path = rmm_log(self.path("empty.csv"), [])
+        for command in ("advise", "replay"):
+            finished = cuvmm(command, path)
+            self.assertEqual(finished.returncode, 1)
+            self.assertEqual(text(finished.stderr),
+                             f"cuvmm: {path}: it contains no allocation of device memory\n")
+
     def test_tries_a_limit_beyond_the_modelled_card(self):
         path = rmm_log(self.path("rmm.csv"),
                        [("allocate", 0x1000 * (i + 1), 100 << 30) for i in range(4)])
@@ -257,6 +278,9 @@ class Advise(CliTest):
         for command in ("advise", "replay"):
             self.assertEqual(cuvmm(command, "--limit", "1M", "x").stderr,
                              b"cuvmm: --limit 1M: the limit must be at least 2 MiB\n")
+            for wrong in ("abc", "50%", "1,02x"):
+                self.assertEqual(text(cuvmm(command, "--limit", wrong, "x").stderr),
+                                 f"cuvmm: --limit {wrong}: allowed: a size (16G), or a multiple of the peak (1.02x)\n")
         self.assertEqual(cuvmm("advise").returncode, 2)
 
 

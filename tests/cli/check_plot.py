@@ -391,11 +391,22 @@ class Pictures(PlotTest):
         self.assertEqual(finished.returncode, 0, text(finished.stderr))
         self.assertGreater(os.path.getsize(path), 10_000)
 
-    def test_a_python_without_the_packages_is_a_one_line_error(self):
+    def test_an_output_that_cannot_be_written_is_named_without_the_draft(self):
+        if os.geteuid() == 0:
+            os.mkdir(self.path("y.html"))  # root may write anywhere, but not replace a folder
+            words, why = self.path("y.html"), "Is a directory"
+        else:
+            os.mkdir(self.path("locked"), 0o500)
+            words, why = os.path.join(self.path("locked"), "x.html"), "Permission denied"
+        finished = cuvmm("plot", frag_trace("vmm"), "-o", words)
+        self.assertEqual(finished.returncode, 1)
+        self.assertEqual(text(finished.stderr), f"cuvmm: {words}: {why}\n")
+
+    def test_a_python_that_is_missing_is_a_one_line_error(self):
         finished = cuvmm("plot", frag_trace("vmm"), "-o", self.path("x.png"),
                          env={"CUVMM_PYTHON": "/nonexistent/python"})
         self.assertEqual(finished.returncode, 1)
-        self.assertIn("matplotlib", text(finished.stderr))
+        self.assertIn("CUVMM_PYTHON names no Python that can be run", text(finished.stderr))
         self.assertEqual([name for name in os.listdir(os.path.dirname(self.path("x")))
                           if name.startswith("x")], [])
 

@@ -57,16 +57,17 @@ TEST(Advice, BlamesNothingOnTheCardIfTheUserAsksAboutALargerOne) {
   facts.memory_when_refused = 64 * MiB;
   const Advice advice = advise(facts);
   EXPECT_EQ(advice.verdict, AdviceVerdict::Fits);
-  EXPECT_TRUE(advice.text.ends_with(" It was refused memory where it ran, with 64.0 MiB."))
+  EXPECT_TRUE(advice.text.ends_with(
+      " It was refused memory on the card where it ran, which had 64.0 MiB for it."))
       << advice.text;
 }
 
 TEST(Advice, SaysThatRefusedRequestsAreIncluded) {
   AdviceFacts facts = of_program(17 * GiB, 17 * GiB, 12 * GiB);
-  EXPECT_NE(advise(facts).text.find("The program holds 16.0 GiB at one time, and there are 12.0 "
-                                    "GiB: no allocator"),
+  EXPECT_NE(advise(facts).text.find("The program holds 16.0 GiB at one time, and only 12.0 GiB "
+                                    "is available: no allocator"),
             std::string::npos);
-  facts.was_refused = true;
+  facts.lacked_memory = true;
   const Advice advice = advise(facts);
   EXPECT_NE(
       advice.text.find("With the requests that were refused, the program would hold 16.0 GiB"),
@@ -156,7 +157,7 @@ TEST(Advice, SuggestsSpillingForARequestLargerThanTheLimitButNotThanTheCard) {
   facts.largest_request = 17 * GiB;
   const Advice advice = advise(facts);
   EXPECT_STREQ(name_of(advice.verdict), "too_large");
-  EXPECT_NE(advice.text.find("there are 16.0 GiB"), std::string::npos) << advice.text;
+  EXPECT_NE(advice.text.find("only 16.0 GiB is available"), std::string::npos) << advice.text;
 }
 
 TEST(Advice, TheCardHasAtLeastTheLimit) {
@@ -201,6 +202,23 @@ TEST(Advice, CountsRefusedRequestsAsIfServed) {
   EXPECT_EQ(served.events[2].action, Action::Free);
   EXPECT_EQ(memory_when_refused(trace), 10 * MiB);
   EXPECT_EQ(memory_when_refused(served), unlimited);
+}
+
+TEST(Advice, LeavesOutRequestsThatTheProgramGotOver) {
+  TraceBuilder builder;
+  builder.allocate({.time_us = 1, .address = 1, .size = 4 * MiB});
+  builder.refuse({.time_us = 2, .size = 1 * MiB}, 0);  // looks for what is free
+  builder.refuse({.time_us = 3, .size = 8 * MiB}, 0);  // repeated
+  builder.free(4, 1);
+  builder.refuse({.time_us = 5, .size = 8 * MiB}, 4 * MiB);
+  builder.refuse({.time_us = 6, .size = 6 * MiB}, 4 * MiB);
+  builder.allocate({.time_us = 7, .address = 2, .size = 3 * MiB});
+  builder.allocate({.time_us = 8, .address = 3, .size = 6 * MiB});
+  const ReplayTrace trace = builder.finish();
+  const ReplayTrace served = with_refused_requests(trace);
+  EXPECT_EQ(served.allocations, trace.allocations + 1);
+  EXPECT_EQ(served.largest_bytes, 8 * MiB);
+  EXPECT_EQ(served.live_peak_bytes, 9 * MiB) << "not the 12 of the first time";
 }
 
 TEST(Advice, CountsMemoryGivenBackSinceALateStartOnlyOnce) {

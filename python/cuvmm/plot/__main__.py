@@ -42,6 +42,8 @@ def cause_of(error):
     """Returns one line of text."""
     is_expected = isinstance(error, (OSError, data.NotOurs, data.NothingToDraw))
     text = str(error) if is_expected else f"cannot be drawn: {type(error).__name__}: {error}"
+    if isinstance(error, OSError) and error.strerror:
+        text = error.strerror  # without the name of the temporary file
     return " ".join(text.split())
 
 

@@ -286,10 +286,10 @@ void add_top(CLI::App& app, int& exit_status) {
   command->add_option("process", request->filter.processes, "only these process IDs")
       ->check(is_process_id)
       ->type_name("PID");
-  CLI::Option* const web =
-      command->add_flag("--web{127.0.0.1:0}", request->served.address,
-                        "show it in a browser instead, at PORT or ADDRESS:PORT as --web=9435; "
-                        "beyond loopback that needs a token");
+  CLI::Option* const web = command->add_flag(
+      "--web{127.0.0.1:0}", request->served.address,
+      "show it in a browser instead, at PORT or ADDRESS:PORT, for example --web=9435; "
+      "beyond loopback that needs a token");
   // The page shows everything of this user, and sorts by itself.
   for (CLI::Option* const other : {once, json, sort, reverse, gpu, all, container}) {
     web->excludes(other);
