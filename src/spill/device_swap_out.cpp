@@ -76,6 +76,10 @@ DeviceSwapOut::DeviceSwapOut(const Driver& driver, DeviceMemory* device, CUconte
   for (const EvictedChunk& one : evicted_.chunks) ends_.push_back(bytes_ += one.size);
 }
 
+void DeviceSwapOut::release_cache() {
+  if (device_ != nullptr) device_->store().trim(device_->location(), 0);
+}
+
 Result<void> DeviceSwapOut::take_out(const HostSide& host, PauseTimes& times,
                                      const StillWanted& is_wanted,
                                      const std::function<void()>& has_released) {
