@@ -45,11 +45,18 @@ void DeviceReclaim::retry(DeviceMemory& device, Size size, MemoryPressure& press
       pressure.tried.add(ReclaimSteps::Lease);
     }
     turn.give_back();
+    bool was_freed_here = false;
+    const auto is_wanted = [&] {
+      was_freed_here =
+          device.chunk_counters().physical_free + parts_.holdings.mapped_free(device.ordinal()) >=
+          wanted;
+      return !was_freed_here;
+    };
     // An extra granule, for a block that does not end at a chunk boundary.
     const bool has_more =
-        device.budget().wait_for_more(wanted + device.granule(), until, longest) ||
-        device.budget().wait_for_more(wanted, until, longest);
-    if (has_more) continue;
+        device.budget().wait_for_more(wanted + device.granule(), until, longest, is_wanted) ||
+        was_freed_here || device.budget().wait_for_more(wanted, until, longest, is_wanted);
+    if (has_more || was_freed_here) continue;
     // `cuvmm pause` may have stopped this thread until long after the wait was over.
     static_cast<void>(still_lacks());
     return;

@@ -172,9 +172,13 @@ Size NodeBooks::left_after(PlaceId place, KeptBy kept_by) const {
 Size NodeBooks::reachable(PlaceId place, ClientId client) const {
   const NodeClient* const asker = find_client(client);
   if (asker == nullptr) return 0;
-  return left_after(place, [&](ClientId, const NodeClient& other) {
+  return left_after(place, [&](ClientId id, const NodeClient& other) {
+    if (id == client) return other.leased(place);
+    const Size borrowed = other.borrowed(place);
+    // A member is not paused for another, but gives its cache.
     const bool is_of_the_group = other.group == asker->group;
-    return other.leased(place) - (is_of_the_group ? 0 : other.borrowed(place));
+    return other.leased(place) -
+           (is_of_the_group ? std::min(other.cache(place), borrowed) : borrowed);
   });
 }
 

@@ -66,6 +66,10 @@ struct NodeClient {
     const ClientHolding* holding = find(place);
     return holding == nullptr ? 0 : holding->leased;
   }
+  Size cache(PlaceId place) const {
+    const ClientHolding* holding = find(place);
+    return holding == nullptr ? 0 : holding->cache;
+  }
   // Lowering a limit takes nothing from a client, so a paused one may return to what it had.
   Size may_lease(PlaceId place) const {
     const ClientHolding* holding = find(place);
@@ -149,7 +153,8 @@ class NodeBooks {
   Size unclaimed(PlaceId place, ClientId without) const;
   // Sum over all other clients of the larger of guarantee and lease.
   Size claimed(PlaceId place, ClientId without) const;
-  // How much more the client could lease if all other groups returned what they have borrowed.
+  // How much more the client could lease if all other groups returned what they have borrowed, and
+  // the members of its own group their caches.
   Size reachable(PlaceId place, ClientId client) const;
   // The most that the client's contexts may take. They cannot be reclaimed, so they must leave room
   // for the guarantees of all other clients.

@@ -300,7 +300,10 @@ void NodePolicy::on(const ReclaimAnswered& event) {
   const bool has_paused = was_to_pause && event.outcome == ReclaimOutcome::Applied;
   holding.is_away |= has_paused && given != 0;
   if (has_paused && !gave_all) {
-    holding.unmovable = client.unmovable(open->place, open->began) + open->bytes - returned;
+    // New terms may have guaranteed it what it did not give.
+    holding.unmovable =
+        std::min(client.unmovable(open->place, open->began) + open->bytes - returned,
+                 client.borrowed(open->place));
     holding.unmovable_until = now_ + times_.unmovable_for;
   } else if (was_to_pause && !has_paused) {
     holding.before_pause = 0;

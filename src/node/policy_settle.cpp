@@ -240,7 +240,8 @@ bool NodePolicy::grant(std::size_t ask) {
   books_.add_lease(client, place, bytes);
   NodeClient& holder = *books_.find_client(client);
   holder.at[place].is_away = false;
-  holder.at[place].before_pause = 0;
+  ClientHolding& holding = holder.at[place];
+  if (holding.leased >= holding.before_pause) holding.before_pause = 0;
   // When clients take turns, the turn replaces the minimum stay.
   const bool turns_are_taken =
       !turns_.turns().empty() || std::any_of(asks_.begin(), asks_.end(),

@@ -26,20 +26,22 @@ std::uint64_t deadline(Duration timeout) {
   return now_ns() + static_cast<std::uint64_t>(std::chrono::nanoseconds(timeout).count());
 }
 
-// While it lives, the budgets may be exceeded by as much as before the pause.
+// While it lives, the budgets may hold as much as before the pause.
 class ExceedAgain {
  public:
-  explicit ExceedAgain(const std::vector<std::pair<LocalBudget*, Size>>& excess) : excess_(excess) {
-    for (const auto& [budget, by] : excess_) budget->let_exceed(by);
+  explicit ExceedAgain(const std::vector<std::pair<LocalBudget*, Size>>& held) : held_(held) {
+    for (const auto& [budget, bytes] : held_) {
+      budget->let_exceed(bytes - std::min(bytes, budget->limit()));
+    }
   }
   ~ExceedAgain() {
-    for (const auto& [budget, by] : excess_) budget->let_exceed(0);
+    for (const auto& [budget, bytes] : held_) budget->let_exceed(0);
   }
   ExceedAgain(const ExceedAgain&) = delete;
   ExceedAgain& operator=(const ExceedAgain&) = delete;
 
  private:
-  const std::vector<std::pair<LocalBudget*, Size>>& excess_;
+  const std::vector<std::pair<LocalBudget*, Size>>& held_;
 };
 
 Error refused(ErrorKind kind, const char* doing, const char* why, Size asked = 0) {
@@ -122,10 +124,10 @@ Result<void> Pauser::check_room_on_host(Size bytes) const {
   return error;
 }
 
-void Pauser::note_excess() {
-  excess_.clear();
+void Pauser::note_what_is_held() {
+  held_before_.clear();
   for (DeviceMemory* const device : program_.memory.devices().all()) {
-    excess_.emplace_back(&device->budget(), device->budget().excess());
+    held_before_.emplace_back(&device->budget(), device->budget().held_bytes());
   }
 }
 
@@ -206,7 +208,7 @@ HostSide Pauser::host_side() {
 }
 
 Result<void> Pauser::take_all_out(PauseReport& report, Strict strict, const PauseWatch& watch) {
-  note_excess();
+  note_what_is_held();
   list_what_leaves(report);
   if (strict == Strict::Yes && report.stayed != 0) {
     return refused(ErrorKind::NotSupported, pausing, report.why, report.stayed);
@@ -218,6 +220,7 @@ Result<void> Pauser::take_all_out(PauseReport& report, Strict strict, const Paus
   }
   TRY(stock_.provide(away_bytes()));
   for (const auto& removal : removals_) {
+    removal->release_cache();
     if (removal->bytes() == 0) continue;
     const InContext in_context{program_.driver, removal->context()};
     if (!in_context.ok()) return refused(ErrorKind::DriverFailed, pausing, "no context for copies");
@@ -259,7 +262,7 @@ Result<void> Pauser::put_each_back(PauseReport& report, Partly partly) {
       return chunk;
     };
   }
-  const ExceedAgain allowed{excess_};
+  const ExceedAgain allowed{held_before_};
   for (const auto& removal : removals_) {
     if (!removal->has_begun()) continue;
     const InContext in_context{program_.driver, removal->context()};
@@ -374,7 +377,7 @@ bool Pauser::wait_for_room(std::uint64_t until, const StillWanted& is_wanted) {
 void Pauser::return_ahead() {
   if (!is_paused_) return;
   const RelaxedCapture relaxed{program_.driver};
-  const ExceedAgain allowed{excess_};
+  const ExceedAgain allowed{held_before_};
   const Stopwatch returning{ahead_.took_us};
   for (const auto& removal : removals_) {
     const InContext in_context{program_.driver, removal->context()};

@@ -134,7 +134,7 @@ class Pauser {
   AccessSet devices() const;      // with memory that may leave
   int first_device() const;       // of them; -1: none
   CUcontext any_context() const;  // on one of them; nullptr: none
-  void note_excess();
+  void note_what_is_held();
   void list_programs_chunks(int ordinal, CUcontext context, EvictionSet& evicted);
 
   const ProgramParts program_;
@@ -150,9 +150,9 @@ class Pauser {
   bool can_map_host_ = false;
   std::vector<std::unique_ptr<ProgramEviction>> programs_;  // of its own chunks, one per device
   std::vector<std::unique_ptr<DeviceSwapOut>> removals_;    // one per device
-  // By how much each device's budget was exceeded before the pause. That much may return, whichever
-  // device's memory had been spilled there.
-  std::vector<std::pair<LocalBudget*, Size>> excess_;
+  // What each device's budget held when the pause began. That much may return, whichever device's
+  // memory had been spilled there, and even beyond a limit that has been lowered since.
+  std::vector<std::pair<LocalBudget*, Size>> held_before_;
   bool is_paused_ = false;
   bool has_failed_ = false;  // the pause that left it paused
   Partly undo_ = Partly::Yes;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Paused programs that the service takes off their devices, and brings back.
 #include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <thread>
 
@@ -55,6 +56,28 @@ TEST_F(ProgramsOffTheirDevices, AProgramGetsWhatItHasLeasedAlthoughTheDeviceIsFu
   work.join();
   small.expect_all_right();
   large.expect_all_right();
+}
+
+// Another program has the rest, and does not give way.
+TEST_F(ProgramsOffTheirDevices, AnAllocationThatWaitsGetsWhatItsOwnProgramFrees) {
+  start();
+  ProgramOnDemand stopped{*this, "stopped", 100};
+  ASSERT_TRUE(stopped.has_begun()) << stopped.said();
+  ProgramOnDemand one{*this, "one", 2, {"VMM_NODE_WAIT=60s"}};
+  ASSERT_TRUE(one.has_begun()) << one.said();
+  stopped.signal(SIGSTOP);
+  one.tell("grow 80");
+  ASSERT_TRUE(one.says("grew: 0")) << one.said();
+  one.tell("also 60");
+  ::usleep(500'000);
+  EXPECT_EQ(one.said().find("also"), std::string::npos) << one.said();
+  const std::uint64_t began = now_us();
+  one.tell("shrink");
+  EXPECT_TRUE(one.says("also: 0")) << one.said();
+  EXPECT_LT(now_us() - began, 20'000'000u);
+  stopped.signal(SIGCONT);
+  one.expect_all_right();
+  stopped.expect_all_right();
 }
 
 TEST_F(ProgramsOffTheirDevices, AnIdleProgramLeavesAndAHeldCallBringsItBack) {

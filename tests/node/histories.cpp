@@ -256,7 +256,8 @@ void NodeHistory::take_note(const LeaseGranted& granted) {
   client->second.waiting.erase(waiting);
   client->second.quiet_since = now_;
   check_granted(granted.client, granted.place, granted.bytes);
-  client->second.before_pause[granted.place] = 0;
+  Size& before_pause = client->second.before_pause[granted.place];
+  if (client->second.leased[granted.place] >= before_pause) before_pause = 0;
 }
 
 void NodeHistory::take_note(const PartGranted& part) {

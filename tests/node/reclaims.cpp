@@ -21,6 +21,21 @@ TEST(Reclaims, CachesAreFreedBeforeAnythingMoves) {
   EXPECT_TRUE(world.is_granted(request));
 }
 
+TEST(Reclaims, AMemberGivesItsCacheToItsGroup) {
+  PolicyWorld world;
+  const ClientId has_freed = world.come(terms(0, 0, "ranks"));
+  const ClientId member = world.come(terms(0, 0, "ranks"));
+  ASSERT_TRUE(world.lease(has_freed, 80));
+  world.report(has_freed, 50, 0, false);
+  const RequestId too_much = world.ask(member, 71);
+  ASSERT_NE(world.refusal(too_much), nullptr) << "the other 30 are in use, and it is not paused";
+  const RequestId request = world.ask(member, 70);
+  EXPECT_EQ(world.request(has_freed).step, ReclaimStep::Cache);
+  EXPECT_EQ(world.request(has_freed).bytes, 50 * GiB);
+  world.apply(world.request(has_freed));
+  EXPECT_TRUE(world.is_granted(request));
+}
+
 TEST(Reclaims, ColdMemoryMovesBeforeAnyClientIsPaused) {
   PolicyWorld world;
   const ClientId idle = world.come();

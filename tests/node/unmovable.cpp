@@ -33,6 +33,19 @@ TEST_F(UnmovableMemory, DoesNotKeepTheRestFromAGuarantee) {
   EXPECT_TRUE(world.is_granted(asked));
 }
 
+// What it kept was guaranteed to it by then.
+TEST_F(UnmovableMemory, IsNotWhatNewTermsHadGuaranteed) {
+  ask_within_guarantee();
+  const ReclaimRequested pause = world.request(lender);
+  world.tell(TermsChanged{lender, terms(10, 0, "lenders")});
+  world.answer(pause, ReclaimOutcome::Applied, 50);
+  world.give_back(guaranteed, 90);
+  ASSERT_TRUE(world.lease(lender, 50));
+  world.tell(TermsChanged{lender, terms(0, 0, "lenders")});
+  ask_within_guarantee();
+  EXPECT_EQ(world.request(lender).bytes, 60 * GiB);
+}
+
 TEST_F(UnmovableMemory, DoesNotKeepTheRestFromATurn) {
   pause_once();
   world.after(PolicyTimes{}.stays);

@@ -2,10 +2,11 @@
 // on_demand MIB PIPE: holds that much memory that cuvmm serves and an array that the driver serves,
 // and makes a driver call only when a line in the named pipe says so: `check` compares the contents
 // and writes new ones, `look` asks which context is current, `share` makes an IPC handle of further
-// memory, `grow MIB` allocates more, and `shrink` frees that. Says what it has done. Ends with the
-// pipe, and with status 1 if any contents were wrong.
+// memory, `grow MIB` allocates more, `shrink` frees that, and `also MIB` allocates in another
+// thread. Says what it has done. Ends with the pipe, and with status 1 if any contents were wrong.
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "memory_and_array.hpp"
 
@@ -35,6 +36,14 @@ int main(int count, char** words) {
     } else if (line.starts_with("grow ")) {
       const CUresult answer = CALL(cuMemAlloc)(&more, std::stoul(line.substr(5)) << 20);
       std::printf("grew: %d\n", static_cast<int>(answer));
+    } else if (line.starts_with("also ")) {
+      std::thread{[context, size = std::stoul(line.substr(5)) << 20] {
+        CUdeviceptr also = 0;
+        check(CALL(cuCtxSetCurrent)(context), "cuCtxSetCurrent");
+        const CUresult answer = CALL(cuMemAlloc)(&also, size);
+        std::printf("also: %d\n", static_cast<int>(answer));
+        std::fflush(stdout);
+      }}.detach();
     } else if (line == "share") {
       CUdeviceptr shared = 0;
       CUipcMemHandle handle{};

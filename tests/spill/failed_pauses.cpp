@@ -20,9 +20,12 @@ class FailedPauses : public PauseTest {
     chosen.host = std::make_shared<LeasedBudget>(host);
     return chosen;
   }
-  static void set_limit(Program& program, Size limit) {
-    device_of(program).budget().set_limit(limit);
+  // Other programs take what is beyond.
+  static void leave(DeviceMemory& device, Size left) {
+    device.budget().forget_native(device.budget().native_bytes());
+    device.budget().note_native(whole - left);
   }
+  static void leave(Program& program, Size left) { leave(device_of(program), left); }
   // As if its caller went away once some memory had left, and another program took that memory.
   struct InVain {
     InVain(Program& program, Size left) : program(program), left(left) {}
@@ -31,7 +34,7 @@ class FailedPauses : public PauseTest {
     }
     void look() {
       if (program.on_device() == held) return;
-      set_limit(program, left);
+      leave(program, left);
       is_wanted = false;
     }
     Program& program;
@@ -56,7 +59,7 @@ TEST_F(FailedPauses, TheProgramContinuesWithHostMemoryIfOthersHaveTakenTheDevice
   EXPECT_GT(program.pauser->paused_bytes(), 0u);
   program.expect_intact();
 
-  set_limit(program, whole);
+  leave(program, whole);
   ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
   ASSERT_DONE(program.pauser->resume(Partly::No));
   EXPECT_EQ(program.pauser->paused_bytes(), 0u);
@@ -70,7 +73,7 @@ TEST_F(FailedPauses, APartlyResumedProgramContinuesWhicheverChunkStays) {
   Program program{faulty, settings()};
   for (int i = 0; i < 3; ++i) program.add(20 * MiB, true);
   ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
-  set_limit(program, 24 * MiB);
+  leave(program, 24 * MiB);
   ASSERT_DONE(program.pauser->resume(Partly::Yes));
   EXPECT_GT(program.pauser->paused_bytes(), 0u);
   std::uint64_t stays = 1;
@@ -107,7 +110,7 @@ TEST_F(FailedPauses, AProgramLeftPausedIsNotTakenForAPausedOne) {
   EXPECT_EQ(again.error().kind, ErrorKind::OutOfMemory);
   EXPECT_TRUE(program.calls.is_shut());
 
-  set_limit(program, whole);
+  leave(program, whole);
   const auto paused = program.pauser->pause(timeout, Strict::No);
   ASSERT_DONE(paused);
   EXPECT_GE(paused->moved, 60 * MiB);
@@ -130,7 +133,7 @@ TEST_F(FailedPauses, TheUpkeepThreadResumesAProgramLeftPaused) {
   program.add(30 * MiB, true);
   bool stands_still = false;
   const auto others_come = [&] {
-    if (stands_still) set_limit(program, 4 * MiB);
+    if (stands_still) leave(program, 4 * MiB);
     return true;
   };
   const auto fail_halfway = [&] {
@@ -142,7 +145,7 @@ TEST_F(FailedPauses, TheUpkeepThreadResumesAProgramLeftPaused) {
   ASSERT_FALSE(control.pause(timeout, Strict::No, watch).ok());
   EXPECT_TRUE(control.is_paused());
   EXPECT_TRUE(program.calls.is_shut());
-  set_limit(program, whole);
+  leave(program, whole);
   EXPECT_TRUE(comes_to_pass([&] { return !control.is_paused(); }));
   EXPECT_FALSE(program.calls.is_shut());
   program.expect_intact();
@@ -161,7 +164,7 @@ TEST_F(FailedPauses, UnusedHostMemoryIsReleasedAfterAPartialResume) {
   program.add(30 * MiB, false);
   program.add(30 * MiB, false);
   ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
-  set_limit(program, 32 * MiB);
+  leave(program, 32 * MiB);
   ASSERT_DONE(program.pauser->resume(Partly::Yes));
   program.expect_intact();
   while (program.pauser->look_after_stock(0, Duration{0})) continue;
@@ -192,13 +195,13 @@ TEST_F(FailedPauses, AResumeWithRoomOnOneOfTwoDevicesKeepsNone) {
   };
   ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
   for (const std::size_t full : {0u, 1u}) {
-    devices_of_program[full]->budget().set_limit(4 * MiB);
+    leave(*devices_of_program[full], 4 * MiB);
     const auto refused = program.pauser->resume(Partly::No);
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().kind, ErrorKind::OutOfMemory);
     EXPECT_EQ(in_use(0), 0u);
     EXPECT_EQ(in_use(1), 0u);
-    devices_of_program[full]->budget().set_limit(whole);
+    leave(*devices_of_program[full], whole);
   }
   const auto resumed = program.pauser->resume(Partly::No);
   ASSERT_DONE(resumed);

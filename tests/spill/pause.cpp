@@ -287,7 +287,7 @@ TEST_F(PauseTest, WithoutRoomOnTheDeviceItStaysPausedOrResumesPartly) {
   program.add(30 * MiB, true);
   ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
   LocalBudget& budget = program.memory->devices().all().front()->budget();
-  budget.set_limit(32 * MiB);
+  budget.note_native(32 * MiB);
   const auto refused = program.pauser->resume(Partly::No);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().kind, ErrorKind::OutOfMemory);
@@ -301,7 +301,7 @@ TEST_F(PauseTest, WithoutRoomOnTheDeviceItStaysPausedOrResumesPartly) {
   program.expect_intact();
 
   // The next pause and resume bring the rest back.
-  budget.set_limit(64 * MiB);
+  budget.forget_native(32 * MiB);
   ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
   ASSERT_DONE(program.pauser->resume(Partly::No));
   EXPECT_EQ(program.pauser->paused_bytes(), 0u);
@@ -329,10 +329,9 @@ TEST_F(PauseTest, MemoryBeyondTheLimitReturns) {
     program.expect_intact();
   }
   ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
-  budget.set_limit(60 * MiB);
-  EXPECT_FALSE(program.pauser->resume(Partly::No).ok()) << "the limit was lowered meanwhile";
-  budget.set_limit(64 * MiB);
+  budget.set_limit(60 * MiB);  // which takes nothing that the program has
   ASSERT_DONE(program.pauser->resume(Partly::No));
+  EXPECT_EQ(budget.excess(), excess + 4 * MiB);
   program.free_all();
   budget.forget_native(native);
 }
@@ -384,7 +383,8 @@ TEST_F(PauseTest, MemoryThatCameBackAsFarAsTheHostCanBeExported) {
   program.add(30 * MiB, false);
   EXPECT_FALSE(program.pauser->has_left_on_host());
   ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
-  program.memory->devices().all().front()->budget().set_limit(32 * MiB);
+  LocalBudget& budget = program.memory->devices().all().front()->budget();
+  budget.note_native(32 * MiB);
   ASSERT_DONE(program.pauser->resume(Partly::Yes));
   EXPECT_TRUE(program.pauser->has_left_on_host());
   EXPECT_GE(program.pauser->on_host_bytes(), 20 * MiB);
@@ -402,6 +402,20 @@ TEST_F(PauseTest, MemoryThatCameBackAsFarAsTheHostCanBeExported) {
   EXPECT_GT(paused->stayed, 0u);
   EXPECT_LE(paused->stayed, 32 * MiB);
   ASSERT_DONE(program.pauser->resume(Partly::No));
+  budget.forget_native(32 * MiB);
+}
+
+// Otherwise nobody could use it until the program is resumed.
+TEST_F(PauseTest, WhatTheProgramHasFreedLeavesTooEvenIfNothingElseDoes) {
+  for (const bool ordered : {false, true}) {
+    Program program{driver(), {}};
+    program.add(8 * MiB, ordered);
+    program.free_all();
+    ASSERT_GT(program.on_device(), 0u) << "nothing is cached";
+    ASSERT_DONE(program.pauser->pause(timeout, Strict::No));
+    EXPECT_EQ(program.on_device(), 0u);
+    ASSERT_DONE(program.pauser->resume(Partly::No));
+  }
 }
 
 // Whichever call fails, the program continues with all its memory, or stays paused and can be

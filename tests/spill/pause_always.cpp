@@ -100,7 +100,7 @@ TEST_F(PauseAlways, AResumeWithoutRoomHoldsNothing) {
   program.add(20 * MiB, true);
   ASSERT_TRUE(program.pauser->pause(timeout, Strict::No).ok());
   LocalBudget& budget = program.memory->devices().all().front()->budget();
-  budget.set_limit(40 * MiB);
+  budget.note_native(20 * MiB);
   for (int i = 0; i < 3; ++i) {
     const auto refused = program.pauser->resume(Partly::No);
     ASSERT_FALSE(refused.ok());
@@ -108,7 +108,7 @@ TEST_F(PauseAlways, AResumeWithoutRoomHoldsNothing) {
                  "a limit or a lease leaves no room; the process stays paused");
     EXPECT_EQ(program.on_device(), 0u);
   }
-  budget.set_limit(64 * MiB);
+  budget.forget_native(20 * MiB);
   const auto resumed = program.pauser->resume(Partly::No);
   ASSERT_TRUE(resumed.ok()) << resumed.error().text();
   program.expect_intact();
