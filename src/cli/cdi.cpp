@@ -176,7 +176,7 @@ int generate(const CdiRequest& request) {
   if (request.output.empty()) return fmt::print("{}", text), 0;
   const std::string folder = fs::path{request.output}.parent_path().string();
   if (std::error_code none; !folder.empty() && !fs::exists(folder, none)) {
-    return say(request.output + ": there is no folder " + folder), exit_failed;
+    return say(fmt::format("{}: there is no folder {}", request.output, folder)), exit_failed;
   }
   const auto written = write_file(request.output, text);
   if (!written.ok()) return say(request.output + ": " + written.error().text()), exit_failed;

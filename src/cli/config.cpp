@@ -74,13 +74,10 @@ int show(bool json, bool simulated) {
     if (simulated) print_rows(sim_options.list(), false);
   }
   warn_of_unknown_options();
-  if (const auto problem = problem_of_limit_in_environment()) {
-    say(problem->text());
-    return exit_usage;
-  }
-  const int problems = say_problems(options);
-  const int sim_problems = say_problems(sim_options);
-  return problems != 0 ? problems : sim_problems;
+  const auto problem_of_limit = problem_of_limit_in_environment();
+  if (problem_of_limit) say(problem_of_limit->text());
+  const int problems = say_problems(options) | say_problems(sim_options);
+  return problem_of_limit ? exit_usage : problems;
 }
 
 }  // namespace

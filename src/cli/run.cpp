@@ -82,7 +82,7 @@ int run_under_us(const RunRequest& request) {
   for (const std::string& path : {trace, std::string{log != nullptr ? log : ""}}) {
     const std::string folder = TraceNames{path}.missing_folder();
     if (folder.empty()) continue;
-    say(path + ": there is no folder " + folder);
+    say(fmt::format("{}: there is no folder {}", path, folder));
     return exit_ours;
   }
   if (const auto can = traces.check_folder(); !can) {

@@ -86,9 +86,10 @@ int serve(PluginRequest request) {
   if (!level) return complain("--log-level: allowed: " + OptionType<LogLevel>::allowed()), 2;
   static_cast<void>(set_up_log({.name = program, .level = *level, .file = {}}).ok());
   const auto reserve = OptionType<Bytes>::read(request.reserve);
-  if (!reserve)
-    return complain("--reserve " + request.reserve + ": must be a size, for example 1G"),
-           exit_usage;
+  if (!reserve) {
+    complain("--reserve " + request.reserve + ": must be a size, for example 1G");
+    return exit_usage;
+  }
   if (const auto problem = read_words(request)) return complain(*problem), exit_usage;
 
   auto nvml = daemon::load_nvml(request.is_simulated);

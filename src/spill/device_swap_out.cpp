@@ -77,7 +77,11 @@ DeviceSwapOut::DeviceSwapOut(const Driver& driver, DeviceMemory* device, CUconte
 }
 
 void DeviceSwapOut::release_cache() {
-  if (device_ != nullptr) device_->store().trim(device_->location(), 0);
+  if (device_ == nullptr) return;
+  device_->store().trim(device_->location(), 0);
+  for (const DeviceMemory* neighbour : device_->spills_to()) {
+    device_->store().trim(neighbour->location(), 0);
+  }
 }
 
 Result<void> DeviceSwapOut::take_out(const HostSide& host, PauseTimes& times,

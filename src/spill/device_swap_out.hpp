@@ -46,7 +46,7 @@ class DeviceSwapOut {
   // Everything has been put back, and can still leave_again().
   bool is_back() const { return gone_ != 0 && back_ == gone_; }
 
-  // Releases the free chunks, which nothing but this program could use.
+  // Releases the free chunks, on neighbouring devices too: nothing but this program could use them.
   void release_cache();
   // Copies the chunks out, releasing each as soon as its contents have arrived. After an Error some
   // of them are out. TimedOut once `is_wanted` returns false. Calls `has_released` after each part.

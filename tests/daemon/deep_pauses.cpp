@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/clock.hpp"
 #include "daemon/deep_pause_world.hpp"
 
 namespace cuvmm::test {
