@@ -101,6 +101,7 @@ std::string usage_error(const CLI::App& app, const CLI::Error& error) {
   }
   const bool lacks_words = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr ||
                            dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr;
+  if (word.empty() && chosen.empty() && lacks_words) return "a command is required; " + help;
   if (word.empty()) {
     return without_beginning(error.what(), "process: ") + (lacks_words ? "; " + help : "");
   }

@@ -175,10 +175,10 @@ Size NodeBooks::reachable(PlaceId place, ClientId client) const {
   return left_after(place, [&](ClientId id, const NodeClient& other) {
     if (id == client) return other.leased(place);
     const Size borrowed = other.borrowed(place);
+    if (other.group != asker->group) return other.leased(place) - borrowed;
     // A member is not paused for another, but gives its cache.
-    const bool is_of_the_group = other.group == asker->group;
-    return other.leased(place) -
-           (is_of_the_group ? std::min(other.cache(place), borrowed) : borrowed);
+    const Size cache = other.is_stalled ? 0 : other.cache(place);
+    return other.leased(place) - std::min(cache, borrowed);
   });
 }
 

@@ -339,6 +339,7 @@ class Help(CliTest):
                             (("foo",), "foo: there is no such command\n"),
                             (("--sim", "run", "--", "true"), "--sim: not expected before the command; see `cuvmm run --help`\n"),
                             (("run",), "command is required; see `cuvmm run --help`\n"),
+                            ((), "a command is required; `cuvmm --help` lists the commands\n"),
                             (("config", "more"), "more: not expected; `cuvmm config --help`"),
                             (("top", "--sotr", "live"), "--sotr: not expected (did you mean --sort?)"),
                             (("run", "--simm", "--", "true"),
