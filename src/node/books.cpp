@@ -169,13 +169,14 @@ Size NodeBooks::left_after(PlaceId place, KeptBy kept_by) const {
   return found->capacity > kept ? found->capacity - kept : 0;
 }
 
-Size NodeBooks::reachable(PlaceId place, ClientId client) const {
+Size NodeBooks::reachable(PlaceId place, ClientId client, MembersGive members) const {
   const NodeClient* const asker = find_client(client);
   if (asker == nullptr) return 0;
   return left_after(place, [&](ClientId id, const NodeClient& other) {
     if (id == client) return other.leased(place);
     const Size borrowed = other.borrowed(place);
-    if (other.group != asker->group) return other.leased(place) - borrowed;
+    const bool gives_everything = other.group != asker->group || members == MembersGive::Everything;
+    if (gives_everything) return other.leased(place) - borrowed;
     // A member is not paused for another, but gives its cache.
     const Size cache = other.is_stalled ? 0 : other.cache(place);
     return other.leased(place) - std::min(cache, borrowed);

@@ -154,8 +154,9 @@ class NodeBooks {
   // Sum over all other clients of the larger of guarantee and lease.
   Size claimed(PlaceId place, ClientId without) const;
   // How much more the client could lease if all other groups returned what they have borrowed, and
-  // the members of its own group their caches.
-  Size reachable(PlaceId place, ClientId client) const;
+  // the members of its own group their caches, or what they have borrowed too.
+  enum class MembersGive : std::uint8_t { Caches, Everything };
+  Size reachable(PlaceId place, ClientId client, MembersGive members = MembersGive::Caches) const;
   // The most that the client's contexts may take. They cannot be reclaimed, so they must leave room
   // for the guarantees of all other clients.
   Size room_for_contexts(PlaceId place, ClientId client) const;

@@ -33,6 +33,7 @@ std::optional<Microseconds> NodePolicy::next_wake() const {
   };
   for (const Ask& ask : asks_) {
     consider(ask.deadline);
+    if (may_have_been_freed(ask)) consider(ask.began + times_.reports_within);
     if (!ask.waits_for_turn) continue;
     const Microseconds earliest = earliest_turn_for(ask);
     if (earliest > now_) consider(earliest);

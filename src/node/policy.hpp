@@ -97,6 +97,7 @@ class NodePolicy {
   Microseconds deadline_of(const Ask& ask) const;
   Size free_of_guarantees(PlaceId place, ClientId asker) const;
   std::optional<RefusalReason> impossible(const Ask& ask) const;
+  bool may_have_been_freed(const Ask& ask) const;
   bool settle_ask(std::size_t ask, Gathering& gathering);
   bool grant(std::size_t ask);  // these two always return true: the request has ended
   bool refuse(std::size_t ask, RefusalReason why);

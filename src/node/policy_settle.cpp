@@ -80,6 +80,17 @@ std::optional<RefusalReason> NodePolicy::impossible(const Ask& ask) const {
   return {};
 }
 
+// Whether a member of the group may have freed what the request lacks, without having reported it
+// yet: members tell each other when they have.
+bool NodePolicy::may_have_been_freed(const Ask& ask) const {
+  const PlaceId place = ask.asked.place;
+  const bool is_host = books_.find_place(place)->kind == PlaceKind::Host;
+  if (ask.asked.at_once || ask.is_for_contexts || is_host) return false;
+  if (now_ >= ask.began + times_.reports_within) return false;
+  return ask.asked.bytes <=
+         books_.reachable(place, ask.asked.client, NodeBooks::MembersGive::Everything);
+}
+
 // Ends at most one request, or grants a part of one, since each changes what is left for the
 // others. Returns whether it did.
 bool NodePolicy::settle_place(PlaceId place) {
@@ -94,7 +105,10 @@ bool NodePolicy::settle_place(PlaceId place) {
 
 bool NodePolicy::settle_ask(std::size_t index, Gathering& gathering) {
   Ask& ask = asks_[index];
-  if (const auto why = impossible(ask)) return refuse(index, *why);
+  if (const auto why = impossible(ask)) {
+    if (*why == RefusalReason::BeyondCapacity && may_have_been_freed(ask)) return false;
+    return refuse(index, *why);
+  }
   if (comes_back_in_turn(ask)) {
     if (ask.asked.at_once) return refuse(index, RefusalReason::NotAtOnce);
     if (!ask.waits_for_turn) wait_for_turn(ask);

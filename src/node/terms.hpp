@@ -68,6 +68,7 @@ struct PolicyTimes {
   Microseconds request_within = 600'000'000;  // to settle any other request
   Microseconds reclaim_within = 200'000;      // for a client to answer a reclaim request
   Size moved_per_second = 0;                  // extends the deadlines of moves; 0: not at all
+  Microseconds reports_within = 300'000;      // for a client to report what it has freed
   Microseconds stays = 1'000'000;             // minimum stay once others gave up memory for it
   Microseconds shortest_quantum = 100'000;
   Microseconds longest_quantum = 10'000'000;

@@ -41,6 +41,7 @@ TEST_F(JoinedClients, AreNotPausedForEachOther) {
   ASSERT_TRUE(world.lease(a0, 100));
   join(a0, a1);
   const RequestId request = world.ask(a1, 10);
+  world.after(PolicyTimes{}.reports_within);
   ASSERT_NE(world.refusal(request), nullptr);
   EXPECT_EQ(world.refusal(request)->why, RefusalReason::BeyondCapacity);
 }

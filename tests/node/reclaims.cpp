@@ -28,12 +28,42 @@ TEST(Reclaims, AMemberGivesItsCacheToItsGroup) {
   ASSERT_TRUE(world.lease(has_freed, 80));
   world.report(has_freed, 50, 0, false);
   const RequestId too_much = world.ask(member, 71);
+  world.after(PolicyTimes{}.reports_within);
   ASSERT_NE(world.refusal(too_much), nullptr) << "the other 30 are in use, and it is not paused";
   const RequestId request = world.ask(member, 70);
   EXPECT_EQ(world.request(has_freed).step, ReclaimStep::Cache);
   EXPECT_EQ(world.request(has_freed).bytes, 50 * GiB);
   world.apply(world.request(has_freed));
   EXPECT_TRUE(world.is_granted(request));
+}
+
+// One rank frees memory and tells the other, which requests it before the service knows.
+TEST(Reclaims, AMemberMayRequestWhatAnotherHasJustFreed) {
+  PolicyWorld world;
+  const ClientId frees = world.come(terms(0, 0, "ranks"));
+  const ClientId member = world.come(terms(0, 0, "ranks"));
+  ASSERT_TRUE(world.lease(frees, 80));
+  const RequestId cached = world.ask(member, 60);
+  EXPECT_EQ(world.refusal(cached), nullptr);
+  world.report(frees, 80, 0, false);
+  EXPECT_EQ(world.request(frees).step, ReclaimStep::Cache);
+  world.apply(world.request(frees));
+  EXPECT_TRUE(world.is_granted(cached));
+
+  world.give_back(member, 60);
+  ASSERT_TRUE(world.lease(frees, 40));
+  const RequestId returned = world.ask(member, 60);
+  EXPECT_EQ(world.refusal(returned), nullptr);
+  world.give_back(frees, 80);
+  EXPECT_TRUE(world.is_granted(returned));
+
+  const RequestId in_vain = world.ask(frees, 60);
+  world.after(PolicyTimes{}.reports_within - 1);
+  EXPECT_EQ(world.refusal(in_vain), nullptr);
+  EXPECT_EQ(world.policy.next_wake(), world.now() + 1);
+  world.after(1);
+  ASSERT_NE(world.refusal(in_vain), nullptr);
+  EXPECT_EQ(world.refusal(in_vain)->why, RefusalReason::BeyondCapacity);
 }
 
 TEST(Reclaims, ColdMemoryMovesBeforeAnyClientIsPaused) {

@@ -427,6 +427,7 @@ TEST(Groups, AreNotPausedForTheirOwnMember) {
   const ClientId a1 = world.come(terms(0, 0, "a"));
   ASSERT_TRUE(world.lease(a0, 100));
   const RequestId request = world.ask(a1, 10);
+  world.after(PolicyTimes{}.reports_within);
   ASSERT_NE(world.refusal(request), nullptr);
   EXPECT_EQ(world.refusal(request)->why, RefusalReason::BeyondCapacity);
   EXPECT_TRUE(world.all<ReclaimRequested>().empty());
