@@ -174,10 +174,7 @@ int generate(const CdiRequest& request) {
   const std::string text =
       cdi_specification(request.version, *devices, shares, *surroundings).dump(2) + "\n";
   if (request.output.empty()) return fmt::print("{}", text), 0;
-  const std::string folder = fs::path{request.output}.parent_path().string();
-  if (std::error_code none; !folder.empty() && !fs::exists(folder, none)) {
-    return say(fmt::format("{}: there is no folder {}", request.output, folder)), exit_failed;
-  }
+  if (lacks_folder(request.output)) return exit_failed;
   const auto written = write_file(request.output, text);
   if (!written.ok()) return say(request.output + ": " + written.error().text()), exit_failed;
   return 0;

@@ -50,7 +50,7 @@ template <class Table>
 int say_problems(const Table& table) {
   std::vector<OptionProblem> problems = table.problems();
   for (const OptionValue& row : table.list()) {
-    if (auto problem = problem_of_calls(row.name, row.value)) problems.push_back(*problem);
+    if (auto problem = problem_of_value(row.name, row.value)) problems.push_back(*problem);
   }
   for (const OptionProblem& problem : problems) {
     say(problem.text());
@@ -74,10 +74,9 @@ int show(bool json, bool simulated) {
     if (simulated) print_rows(sim_options.list(), false);
   }
   warn_of_unknown_options();
-  const auto problem_of_limit = problem_of_limit_in_environment();
-  if (problem_of_limit) say(problem_of_limit->text());
-  const int problems = say_problems(options) | say_problems(sim_options);
-  return problem_of_limit ? exit_usage : problems;
+  const int problems = say_problems(options);
+  const int sim_problems = say_problems(sim_options);
+  return problems != 0 ? problems : sim_problems;
 }
 
 }  // namespace

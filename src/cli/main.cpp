@@ -99,11 +99,12 @@ std::string usage_error(const CLI::App& app, const CLI::Error& error) {
   if (word.empty() && is_extra) {
     return printable(unexpected(app)) + ": not expected before the command; " + help;
   }
-  const bool lacks_words = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr ||
-                           dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr;
-  if (word.empty() && chosen.empty() && lacks_words) return "a command is required; " + help;
   if (word.empty()) {
-    return without_beginning(error.what(), "process: ") + (lacks_words ? "; " + help : "");
+    const std::string what = without_beginning(error.what(), "process: ");
+    const bool lacks_words = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr ||
+                             dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr;
+    if (!lacks_words) return what;
+    return (chosen.empty() ? "a command is required" : what) + "; " + help;
   }
   const std::string known = word.starts_with("--") ? suggestion(word, flags_of(of)) : "";
   return fmt::format("{}: not expected{}; `cuvmm{} --help` lists the options", printable(word),

@@ -9,6 +9,7 @@
 #include <cctype>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 
 #include "base/clock.hpp"
 
@@ -43,6 +44,14 @@ void say(const std::string& what) {
 void say_more(const std::string& line) {
   const std::string whole = line + '\n';
   std::fputs(whole.c_str(), stderr);
+}
+
+bool lacks_folder(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path{path}.parent_path();
+  std::error_code none;
+  if (folder.empty() || std::filesystem::exists(folder, none)) return false;
+  say(fmt::format("{}: there is no folder {}", path, folder.string()));
+  return true;
 }
 
 bool is_capable_terminal(int stream) {

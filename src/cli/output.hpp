@@ -21,6 +21,9 @@ void say(const std::string& what);
 // A further line, without the prefix.
 void say_more(const std::string& line);
 
+// Whether the folder of a file that is to be written is missing. Says so on standard error.
+bool lacks_folder(const std::string& path);
+
 // Whether the stream is a terminal that can move its cursor.
 bool is_capable_terminal(int stream);
 

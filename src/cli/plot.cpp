@@ -103,11 +103,7 @@ int plot(const PlotRequest& request) {
     return exit_usage;
   }
   if (would_overwrite(request.out, request.traces)) return exit_usage;
-  const auto folder = std::filesystem::path{request.out}.parent_path();
-  if (std::error_code none; !folder.empty() && !std::filesystem::exists(folder, none)) {
-    say(request.out + ": there is no folder " + folder.string());
-    return exit_failed;
-  }
+  if (lacks_folder(request.out)) return exit_failed;
   std::vector<view::Picture> pictures;
   for (const std::string& trace : request.traces) {
     auto picture = picture_of(trace, request);

@@ -194,7 +194,10 @@ int run(const RunRequest& request) {
     if (value.empty()) continue;
     if (!set_option(name, value, flag_of(name))) return exit_usage;
   }
-  if (const auto problem = problem_of_limit_in_environment()) say(problem->text());
+  const char* const limit = std::getenv("VMM_LIMIT");
+  if (const auto problem = problem_of_value("VMM_LIMIT", limit != nullptr ? limit : "")) {
+    say(problem->text());
+  }
   if (!is_consistent(request)) return exit_usage;
   if (!request.stacks.empty() && !sample_stacks(request.stacks)) return exit_usage;
   if (request.simulated) {

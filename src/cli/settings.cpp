@@ -33,13 +33,13 @@ std::optional<std::string> problem_of_limit(Size bytes, const std::string& text)
   return why;
 }
 
-std::optional<OptionProblem> problem_of_limit_in_environment() {
-  const char* const text = std::getenv("VMM_LIMIT");
-  const auto limit = SizeLimit::parse(without_outer_blanks(text != nullptr ? text : ""));
+std::optional<OptionProblem> problem_of_value(const std::string& name, const std::string& value) {
+  if (name != "VMM_LIMIT") return problem_of_calls(name, value);
+  const auto limit = SizeLimit::parse(without_outer_blanks(value));
   if (!limit) return {};
-  const auto why = problem_of_limit(limit->of(unlimited), text);
+  const auto why = problem_of_limit(limit->of(unlimited), value);
   if (!why) return {};
-  return OptionProblem{"VMM_LIMIT", text, *why};
+  return OptionProblem{name, value, *why};
 }
 
 bool set_option(const std::string& name, const std::string& value, const std::string& as) {
@@ -47,12 +47,7 @@ bool set_option(const std::string& name, const std::string& value, const std::st
   SimOptions sim_options;
   auto problem = options.set(name, value, Origin::CommandLine);
   if (name.starts_with("VMM_SIM_")) problem = sim_options.set(name, value, Origin::CommandLine);
-  if (!problem.has_value()) problem = problem_of_calls(name, value);
-  if (!problem.has_value() && name == "VMM_LIMIT") {
-    if (const auto why = problem_of_limit(options.limit.of(unlimited), value)) {
-      problem = OptionProblem{name, value, *why};
-    }
-  }
+  if (!problem.has_value()) problem = problem_of_value(name, value);
   if (problem.has_value()) {
     problem->name = fmt::format("{} ({})", as, name);
     say(problem->text());

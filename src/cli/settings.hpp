@@ -18,8 +18,9 @@ bool set_option(const std::string& name, const std::string& value, const std::st
 
 // The problem with a limit of so many bytes, which the user wrote as `text`, if any.
 std::optional<std::string> problem_of_limit(Size bytes, const std::string& text);
-// The same for VMM_LIMIT in the environment.
-std::optional<OptionProblem> problem_of_limit_in_environment();
+// The problem with a value that the library accepts, if any: a limit that must be a mistake, or a
+// call or an error that no driver has.
+std::optional<OptionProblem> problem_of_value(const std::string& name, const std::string& value);
 
 // Whether the text is a setting that --sim accepts, such as "memory=8G".
 bool is_simulation_setting(const std::string& text);

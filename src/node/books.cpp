@@ -177,7 +177,7 @@ Size NodeBooks::reachable(PlaceId place, ClientId client, MembersGive members) c
     const Size borrowed = other.borrowed(place);
     const bool gives_everything = other.group != asker->group || members == MembersGive::Everything;
     if (gives_everything) return other.leased(place) - borrowed;
-    // A member is not paused for another, but gives its cache.
+    // Members are not paused for each other, but their caches may be reclaimed.
     const Size cache = other.is_stalled ? 0 : other.cache(place);
     return other.leased(place) - std::min(cache, borrowed);
   });

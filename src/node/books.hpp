@@ -154,7 +154,7 @@ class NodeBooks {
   // Sum over all other clients of the larger of guarantee and lease.
   Size claimed(PlaceId place, ClientId without) const;
   // How much more the client could lease if all other groups returned what they have borrowed, and
-  // the members of its own group their caches, or what they have borrowed too.
+  // the members of its own group returned their caches, or everything that they have borrowed.
   enum class MembersGive : std::uint8_t { Caches, Everything };
   Size reachable(PlaceId place, ClientId client, MembersGive members = MembersGive::Caches) const;
   // The most that the client's contexts may take. They cannot be reclaimed, so they must leave room

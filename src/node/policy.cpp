@@ -301,7 +301,7 @@ void NodePolicy::on(const ReclaimAnswered& event) {
   const bool has_paused = was_to_pause && event.outcome == ReclaimOutcome::Applied;
   holding.is_away |= has_paused && given != 0;
   if (has_paused && !gave_all) {
-    // New terms may have guaranteed it what it did not give.
+    // What it kept may have been guaranteed to it by new terms in the meantime.
     holding.unmovable =
         std::min(client.unmovable(open->place, open->began) + open->bytes - returned,
                  client.borrowed(open->place));

@@ -80,8 +80,8 @@ std::optional<RefusalReason> NodePolicy::impossible(const Ask& ask) const {
   return {};
 }
 
-// Whether a member of the group may have freed what the request lacks, without having reported it
-// yet: members tell each other when they have.
+// Whether a member of the group may have freed what the request lacks but not reported it yet.
+// Members may learn of it from each other before the service does.
 bool NodePolicy::may_have_been_freed(const Ask& ask) const {
   const PlaceId place = ask.asked.place;
   const bool is_host = books_.find_place(place)->kind == PlaceKind::Host;
@@ -253,8 +253,8 @@ bool NodePolicy::grant(std::size_t ask) {
   turns_.note_outcome(group, place, TurnTable::Outcome::Granted, now_);
   books_.add_lease(client, place, bytes);
   NodeClient& holder = *books_.find_client(client);
-  holder.at[place].is_away = false;
   ClientHolding& holding = holder.at[place];
+  holding.is_away = false;
   if (holding.leased >= holding.before_pause) holding.before_pause = 0;
   // When clients take turns, the turn replaces the minimum stay.
   const bool turns_are_taken =

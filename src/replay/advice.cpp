@@ -95,8 +95,7 @@ Advice too_large(const AdviceFacts& facts) {
           .text = "No setting serves a single request of " +
                   size_beyond(facts.largest_request, there_is) + ": only " + print_size(there_is) +
                   " is available, and spilling does not help a request that is larger than that. "
-                  "Ask for less "
-                  "at a time, or use a larger card.",
+                  "Ask for less at a time, or use a larger card.",
           .setting = {}};
 }
 
@@ -184,7 +183,7 @@ Advice without_limit(const AdviceFacts& facts, const PolicyNeed& now, const Poli
                                           : cuvmm_serves(facts, now, arena);
 }
 
-// The largest of the requests that follow each refusal, granted or not.
+// For each refusal, the largest later request, granted or not.
 std::vector<Size> largest_after_refusals(const ReplayTrace& trace) {
   std::vector<Size> largest(trace.refusals.size());
   std::size_t event = trace.events.size();

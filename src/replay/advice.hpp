@@ -24,8 +24,8 @@ struct AdviceFacts {
   Source source = Source::Cuvmm;
   bool is_expandable = false;     // PyTorch ran with expandable_segments:True
   bool was_refused = false;       // the trace contains a refused request
-  bool lacked_memory = false;     // one that the program did not get over: see below
-  Size live_peak = 0;             // as if those had been served
+  bool lacked_memory = false;     // and it did not cope with one: see with_refused_requests()
+  Size live_peak = 0;             // as if such requests had been served
   Size largest_request = 0;       // served or refused
   Size limit = unlimited;         // without `own_chunks`
   Size own_chunks = 0;            // held by the program with cuMemCreate when it was refused memory
@@ -59,9 +59,9 @@ std::vector<PolicyName> policies_for(const AdviceFacts& facts);
 
 Advice advise(const AdviceFacts& facts);
 
-// The trace as if its refused requests had been served and freed at once. A program that requests
-// as much again later has got over the refusal, as when it looks for what is free, so that one is
-// left out.
+// The trace as if its refused requests had been served and freed at once. Leaves out refusals after
+// which the program requested as much again: it has coped with them, as when it probes for free
+// memory.
 ReplayTrace with_refused_requests(const ReplayTrace& trace);
 // The most memory that the program could have when it was refused some, besides its own chunks;
 // `unlimited` if that is unknown or nothing was refused.

@@ -33,7 +33,7 @@ TEST_F(UnmovableMemory, DoesNotKeepTheRestFromAGuarantee) {
   EXPECT_TRUE(world.is_granted(asked));
 }
 
-// What it kept was guaranteed to it by then.
+// By then, new terms guaranteed what it kept.
 TEST_F(UnmovableMemory, IsNotWhatNewTermsHadGuaranteed) {
   ask_within_guarantee();
   const ReclaimRequested pause = world.request(lender);

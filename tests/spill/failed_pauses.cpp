@@ -20,7 +20,7 @@ class FailedPauses : public PauseTest {
     chosen.host = std::make_shared<LeasedBudget>(host);
     return chosen;
   }
-  // Other programs take what is beyond.
+  // Other programs take the rest.
   static void leave(DeviceMemory& device, Size left) {
     device.budget().forget_native(device.budget().native_bytes());
     device.budget().note_native(whole - left);
