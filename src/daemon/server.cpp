@@ -156,6 +156,7 @@ Result<void> Server::run() {
         ::epoll_wait(epoll_.number(), events.data(), events.size(), to_hear_.empty() ? -1 : 0);
     if (count < 0 && errno != EINTR) return share::system_error(serving_node);
     bool has_callers = false;
+    bool has_viewers = false;
     for (int i = 0; i < count; ++i) {
       const std::uint64_t word = events[static_cast<std::size_t>(i)].data.u64;
       const std::uint64_t id = word & ((std::uint64_t{1} << id_bits) - 1);
@@ -188,7 +189,7 @@ Result<void> Server::run() {
           break;
         }
         case Source::Web:
-          web_->handle();
+          has_viewers = true;
           break;
         case Source::DeepPauses:
           deep_pauses_->handle();
@@ -204,6 +205,7 @@ Result<void> Server::run() {
     // Connections that have ended no longer count against the limits for new ones.
     close_ending_connections();
     if (has_callers) let_in();
+    if (has_viewers) web_->handle();  // which shows none that has ended
   }
 }
 

@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import shutil
+import signal
 import socket
 import subprocess
 import threading
@@ -34,6 +35,11 @@ def sockets_of(server):
         except FileNotFoundError:
             pass  # closed meanwhile
     return sockets
+
+
+def state_of(server):
+    with open(f"/proc/{server.process.pid}/stat", encoding="utf-8") as file:
+        return file.read().rpartition(") ")[2].split()[0]
 
 
 def processor_seconds_of(server):
@@ -126,11 +132,24 @@ class Figures(WebTest):
         server = self.serve()
         holder = self.holder([8], "--name", "gone")
         self.assertEqual(value_of(self.metrics(server), "cuvmm_memory_live_bytes", client="gone"), 8 * MiB)
-        holder.process.kill()
-        holder.process.wait()
+        holder.kill()
         body = self.metrics(server)
         self.assertNotIn('client="gone"', body)
         self.assertEqual(value_of(body, "cuvmm_clients"), 0)
+
+    def test_a_client_killed_just_before_a_request_is_not_shown(self):
+        server = self.serve()
+        holder = self.holder([8], "--name", "gone")
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+            time.sleep(0.3)  # so that it is accepted, and answered without a wait for fresher figures
+            server.process.send_signal(signal.SIGSTOP)  # so that it sees both at the same time
+            self.assertTrue(comes_true(lambda: state_of(server) == "T"))
+            holder.kill()
+            connection.sendall(f"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode())
+            server.process.send_signal(signal.SIGCONT)
+            body = b"".join(iter(lambda: connection.recv(65536), b"")).decode()
+        self.assertIn("cuvmm_service_up 1", body)
+        self.assertNotIn('client="gone"', body)
 
     def test_names_of_any_letters_stay_separate(self):
         server = self.serve()

@@ -3,6 +3,7 @@
 
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -71,6 +72,14 @@ class Holder:
     def go_on(self):
         os.kill(self.number, signal.SIGCONT)
         self.is_stopped = False
+
+    def kill(self):
+        """Kills the process. All its threads have ended when this returns."""
+        process = os.pidfd_open(self.number)
+        os.kill(self.number, signal.SIGKILL)
+        select.select([process], [], [])
+        os.close(process)
+        self.process.wait()
 
     def end(self):
         if self.process.poll() is None:
