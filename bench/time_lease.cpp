@@ -60,7 +60,9 @@ class NobodysMemory final : public lease::Tenant {
   Size cold(const LeasedBudget&) override { return 0; }
   void move_out_cold(LeasedBudget&, Size, Duration) override {}
   bool is_idle() override { return false; }
-  Result<void> pause(Duration, const Fellows&, const std::function<void()>&) override { return {}; }
+  Result<void> pause(Duration, const share::Fellows&, const std::function<void()>&) override {
+    return {};
+  }
   Result<void> resume(Come) override { return {}; }
   void return_ahead() override {}
   void leave_again() override {}

@@ -23,6 +23,7 @@
 #include "cli/json_text.hpp"
 #include "cli/launched.hpp"
 #include "cli/output.hpp"
+#include "cli/pause_together.hpp"
 #include "share/control.hpp"
 #include "share/process.hpp"
 #include "share/system_error.hpp"
@@ -182,14 +183,16 @@ struct Answered {
   std::optional<CheckpointTimes> times = {};
 };
 
+// Copying comes on top of the wait for running work.
+share::Deadline deadline_of(Duration timeout) {
+  constexpr Duration for_copies{600ll * 1'000'000};
+  return share::Deadline::after(timeout + for_copies);
+}
+
 // A process that is off its devices refuses to resume before it is back.
 Answered tell_process(const PauseRequest& request, int process, Duration timeout) {
-  // Copying comes on top of the wait for running work.
-  constexpr Duration for_copies{600ll * 1'000'000};
   const ControlRequest words = request_words(request, timeout);
-  const auto ask = [&] {
-    return share::tell(process, words, share::Deadline::after(timeout + for_copies));
-  };
+  const auto ask = [&] { return share::tell(process, words, deadline_of(timeout)); };
   Answered told{ask()};
   // More than once if another command takes it off its devices meanwhile.
   for (int tries = 0; tries < 3 && request.what == ControlWhat::Resume; ++tries) {
@@ -206,20 +209,43 @@ Answered tell_process(const PauseRequest& request, int process, Duration timeout
   return told;
 }
 
-// Returns the exit status for this process.
-int tell_one(const PauseRequest& request, int process, Duration timeout, nlohmann::json& all) {
-  const auto refuse = [&](ErrorKind kind, const char* why) {
-    all.push_back(as_json(process, Error{.kind = kind, .subject = why}));
-    return complain(process, why);
-  };
-  if (!request.all && !is_running(process)) return refuse(ErrorKind::NotFound, "no such process");
+// Why a process is not even asked.
+std::optional<Error> why_not_asked(const PauseRequest& request, int process) {
+  if (!request.all && !is_running(process)) {
+    return Error{.kind = ErrorKind::NotFound, .subject = "no such process"};
+  }
   if (share::state_of(process).is_stopped) {
-    return refuse(ErrorKind::NotAvailable,
-                  "the process is stopped and cannot answer; `kill -CONT` continues it");
+    return Error{.kind = ErrorKind::NotAvailable,
+                 .subject = "the process is stopped and cannot answer; `kill -CONT` continues it"};
+  }
+  return {};
+}
+
+// The answers of processes that have been asked to pause together.
+using AnswersTogether = std::map<int, Result<ControlAnswer>>;
+
+AnswersTogether ask_together(const PauseRequest& request, const std::vector<int>& processes,
+                             Duration timeout) {
+  std::vector<int> asked;
+  for (const int process : processes) {
+    if (!why_not_asked(request, process)) asked.push_back(process);
+  }
+  return pause_together(asked, request_words(request, timeout), deadline_of(timeout));
+}
+
+// Returns the exit status for this process.
+int tell_one(const PauseRequest& request, int process, Duration timeout,
+             const AnswersTogether& together, nlohmann::json& all) {
+  const auto answered = together.find(process);
+  const bool has_answered = answered != together.end();
+  if (const auto why = why_not_asked(request, process); why && !has_answered) {
+    all.push_back(as_json(process, *why));
+    return complain(process, why->subject);
   }
   std::optional<checkpoint::Libraries> libraries;
   if (request.deep) libraries.emplace(process, checkpoint::Libraries::For::Pause);
-  const Answered told = tell_process(request, process, timeout);
+  const Answered told =
+      has_answered ? Answered{answered->second} : tell_process(request, process, timeout);
   const auto& answer = told.answer;
   if (!answer.ok() && has_ended_meanwhile(request, process, answer.error())) return 0;
   nlohmann::json& one = all.emplace_back(as_json(process, answer));
@@ -238,19 +264,19 @@ int tell_one(const PauseRequest& request, int process, Duration timeout, nlohman
 // Runs tell_one() in a child process, since the simulated driver gives a process only one card, and
 // each of the processes may use a different one.
 int tell_one_apart(const PauseRequest& request, int process, Duration timeout,
-                   nlohmann::json& all) {
+                   const AnswersTogether& together, nlohmann::json& all) {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return tell_one(request, process, timeout, all);
+  if (::pipe2(ends, O_CLOEXEC) != 0) return tell_one(request, process, timeout, together, all);
   const Fd reads{ends[0]};
   Fd writes{ends[1]};
   std::fflush(nullptr);
   const pid_t here = ::getpid();
   const pid_t child = ::fork();
-  if (child < 0) return tell_one(request, process, timeout, all);
+  if (child < 0) return tell_one(request, process, timeout, together, all);
   if (child == 0) {
     end_with_parent(here);
     auto told = nlohmann::json::array();
-    const int status = tell_one(request, process, timeout, told);
+    const int status = tell_one(request, process, timeout, together, told);
     std::fflush(nullptr);
     const std::string text = json_text(told);
     for (std::size_t sent = 0; sent < text.size();) {
@@ -340,10 +366,14 @@ int tell_all(const PauseRequest& request) {
   if (processes.empty()) say_that_there_is_none();
   int status = 0;
   auto all = nlohmann::json::array();
+  AnswersTogether together;
+  if (processes.size() > 1 && request.what == ControlWhat::Pause) {
+    together = ask_together(request, processes, *timeout);
+  }
   for (const int process : processes) {
     const bool is_apart = processes.size() > 1 && is_simulated(process);
-    const int of_process = is_apart ? tell_one_apart(request, process, *timeout, all)
-                                    : tell_one(request, process, *timeout, all);
+    const int of_process = is_apart ? tell_one_apart(request, process, *timeout, together, all)
+                                    : tell_one(request, process, *timeout, together, all);
     if (status != some_refused && of_process != 0) status = of_process;
   }
   if (request.json) print_processes(all);
@@ -383,6 +413,8 @@ void add_pause(CLI::App& app, int& exit_status) {
           "block\n"
           "  cuvmm pause --deep 4711               its contexts and modules leave as well\n"
           "  cuvmm pause --all --timeout 60s       every program of this user\n"
+          "\n"
+          "Several processes are paused together, so that ranks of a job may wait for each other.\n"
           "\n"
           "Exit status: 0, or 1 if a program was not paused; it continues unaffected, unless the\n"
           "message says otherwise; with --deep 3 if a program is paused, but its contexts and\n"

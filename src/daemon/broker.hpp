@@ -9,11 +9,11 @@
 
 #include "daemon/config.hpp"
 #include "daemon/deep_pauses.hpp"
-#include "daemon/group_pauses.hpp"
 #include "daemon/history.hpp"
 #include "daemon/peer.hpp"
 #include "daemon/share_keys.hpp"
 #include "daemon/time_keeper.hpp"
+#include "node/group_pauses.hpp"
 #include "node/observer_message.hpp"
 #include "node/policy.hpp"
 #include "observe/devices.hpp"
@@ -221,7 +221,7 @@ class Broker {
   ServiceConfig config_;
   node::NodePolicy policy_;
   TimeKeeper time_;
-  GroupPauses group_pauses_{
+  node::GroupPauses group_pauses_{
       [this](node::ClientId to, const node::NextGroupStep& step) { say(to, step); }};
   ShareKeys share_keys_;
   DeepPauses* deep_pauses_ = nullptr;

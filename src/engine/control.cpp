@@ -477,8 +477,29 @@ void Control::start_looking_after_host() {
   }
 }
 
+share::ControlAnswer Control::pause_for_command(Duration timeout, Strict strict,
+                                                const StillWanted& is_wanted,
+                                                share::PauseCoordinator* coordinator) {
+  share::ControlAnswer said;
+  const auto attempt = [&](Duration within, const share::Fellows& fellows) -> Result<void> {
+    const auto still_wanted = [&] { return is_wanted() && fellows.still_working(); };
+    const auto paused =
+        pause(within, strict, {.is_wanted = still_wanted, .may_move = fellows.may_move});
+    said = as_answer(paused);
+    if (!paused.ok()) return paused.error();
+    return {};
+  };
+  if (coordinator != nullptr) {
+    static_cast<void>(share::pause_with_group(*coordinator, timeout, attempt).ok());
+  } else {
+    static_cast<void>(attempt(timeout, {}).ok());
+  }
+  return said;
+}
+
 share::ControlAnswer Control::answer(const share::ControlRequest& request,
-                                     const StillWanted& is_wanted) {
+                                     const StillWanted& is_wanted,
+                                     share::PauseCoordinator* coordinator) {
   const Duration timeout{static_cast<Duration::rep>(
       std::min<std::uint64_t>(request.timeout_us, static_cast<std::uint64_t>(an_hour.count())))};
   const bool strict = (request.flags & share::control_flag::strict) != 0;
@@ -486,7 +507,7 @@ share::ControlAnswer Control::answer(const share::ControlRequest& request,
   share::ControlAnswer said;
   switch (request.what) {
     case share::ControlWhat::Pause:
-      said = as_answer(pause(timeout, strict ? Strict::Yes : Strict::No, {.is_wanted = is_wanted}));
+      said = pause_for_command(timeout, strict ? Strict::Yes : Strict::No, is_wanted, coordinator);
       break;
     case share::ControlWhat::Resume:
       said =
@@ -534,8 +555,9 @@ void* Control::serve(void* given) {
   for (;;) {
     keep_file_of(serving->socket);
     serving->socket.serve(
-        [&](const share::ControlRequest& request, const StillWanted& is_wanted) {
-          return serving->control.answer(request, is_wanted);
+        [&](const share::ControlRequest& request, const StillWanted& is_wanted,
+            share::PauseCoordinator* coordinator) {
+          return serving->control.answer(request, is_wanted, coordinator);
         },
         share::Deadline::after(between_file_checks));
   }

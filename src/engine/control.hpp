@@ -128,7 +128,11 @@ class Control {
   Result<void> exchange(const std::function<Result<bool>()>& is_done,
                         const std::function<Result<void>()>& attempt, Duration within);
   Size ahead_bytes() const;
-  share::ControlAnswer answer(const share::ControlRequest& request, const StillWanted& is_wanted);
+  share::ControlAnswer answer(const share::ControlRequest& request, const StillWanted& is_wanted,
+                              share::PauseCoordinator* coordinator);
+  share::ControlAnswer pause_for_command(Duration timeout, Strict strict,
+                                         const StillWanted& is_wanted,
+                                         share::PauseCoordinator* coordinator);
   Result<void> leave_devices(const share::LeftMemory& expected);
   bool has_left_devices(const share::LeftMemory& left);
   void set_left(const share::LeftMemory& left);

@@ -119,7 +119,7 @@ bool Tenancy::is_idle() {
   return engine_.serving()->memory.clock().wait_for_everything(0);
 }
 
-Result<void> Tenancy::pause(Duration within, const Fellows& fellows,
+Result<void> Tenancy::pause(Duration within, const share::Fellows& fellows,
                             const std::function<void()>& has_released) {
   const Busy busy{is_busy_, stays_out_};
   if (!busy.may_go_on() || engine_.control() == nullptr) {

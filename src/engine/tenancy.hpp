@@ -32,7 +32,7 @@ class Tenancy final : private lease::Tenant {
   Size cold(const LeasedBudget& budget) override;
   void move_out_cold(LeasedBudget& budget, Size wanted, Duration within) override;
   bool is_idle() override;
-  Result<void> pause(Duration within, const Fellows& fellows,
+  Result<void> pause(Duration within, const share::Fellows& fellows,
                      const std::function<void()>& has_released) override;
   Result<void> resume(Come how) override;
   void return_ahead() override;

@@ -122,17 +122,15 @@ class Leases final : public Lessor {
   bool pause_for(const node::ReclaimDemand& demand);
   void return_what_is_released();
   bool is_over(const node::ReclaimDemand& demand) const;
-  bool is_step(const node::ReclaimDemand& demand, node::GroupStep step) const;  // under the lock
   void note_what_is_held();
   void note_what_is_away();
   bool pauses_with_group(const node::ReclaimDemand& demand);
   std::optional<Duration> work_deadline(const node::ReclaimDemand& demand);
   // Discards the service's instructions for that pause.
   void forget_how_to_pause(const node::ReclaimDemand& demand);
+  class GroupOfService;
   Result<void> pause_with_group(Duration within, const node::ReclaimDemand& demand,
                                 const std::function<void()>& has_released);
-  bool may_move_with_group(std::uint64_t until);
-  void wait_for_group(Holding& holding, std::uint64_t until);
   void bring_back(std::uint64_t now);
   void back_off(std::uint64_t now);
   enum class Room : std::uint8_t { All, Some, None, Refused };

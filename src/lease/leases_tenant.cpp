@@ -20,10 +20,6 @@ constexpr std::uint64_t between_reports = 1000 * a_millisecond;
 constexpr std::uint64_t surplus_stays = 1000 * a_millisecond;
 constexpr Microseconds longest_pause = 60'000'000;
 constexpr std::uint64_t short_for = 10'000 * a_millisecond;
-// How long work may be in flight before it counts as waiting for other members of the group.
-constexpr std::uint64_t shortest_patience = 50 * a_millisecond;
-// How long a member waits for the service after its own time is over: others may be moving already.
-constexpr std::uint64_t for_the_answer = 100 * a_millisecond;
 // How long a thread that may go on without a lease takes at most to commit the memory.
 constexpr std::uint64_t commits_within = 2'000 * a_millisecond;
 // A paused program that finds no room for this long resumes with part of its memory on the host.
@@ -238,77 +234,59 @@ void Leases::forget_how_to_pause(const ReclaimDemand& demand) {
                 [&](const WorkDeadline& one) { return one.revision <= demand.revision; });
 }
 
-void Leases::wait_for_group(Holding& holding, std::uint64_t until) {
-  heard_.wait_for(holding, std::chrono::nanoseconds{until - std::min(until, now_ns())});
-}
-
-// Waits until `until` for the service's next step. Returns false if calls have to run again, even
-// briefly.
-bool Leases::may_move_with_group(std::uint64_t until) {
-  Holding holding{lock_};
-  while (!group_step_ && standing_ == Standing::Connected && now_ns() < until) {
-    wait_for_group(holding, until);
-  }
-  return group_step_ && group_step_->step == GroupStep::Move;
-}
-
-bool Leases::is_step(const ReclaimDemand& demand, GroupStep step) const {
-  return group_step_ && group_step_->revision == demand.revision && group_step_->step == step;
-}
-
 bool Leases::is_over(const ReclaimDemand& demand) const {
   const Holding holding{lock_};
-  return is_step(demand, GroupStep::Over);
+  return group_step_ && group_step_->revision == demand.revision &&
+         group_step_->step == GroupStep::Over;
 }
 
-// Holds the program's calls until all members of the group hold theirs, then moves its memory. Lets
-// calls run in between if the service says so.
+// The service, as the coordinator of the pause that it demands.
+class Leases::GroupOfService : public share::PauseCoordinator {
+ public:
+  GroupOfService(Leases& leases, Revision revision) : leases_(leases), revision_(revision) {
+    const Holding holding{leases_.lock_};
+    // An earlier pause that failed may have left its last step.
+    std::optional<NextGroupStep>& last = leases_.group_step_;
+    if (last && last->revision != revision) last.reset();
+  }
+  void report(bool has_ended_work) override {
+    const Holding holding{leases_.lock_};
+    leases_.send(StandsStill{revision_, has_ended_work});
+  }
+  std::optional<GroupStep> step() override {
+    const Holding holding{leases_.lock_};
+    if (!leases_.group_step_) return {};
+    return leases_.group_step_->step;
+  }
+  void forget_step() override {
+    const Holding holding{leases_.lock_};
+    leases_.group_step_.reset();
+  }
+  void wait() override {
+    Holding holding{leases_.lock_};
+    leases_.heard_.wait_for(holding, std::chrono::milliseconds{1});
+  }
+  bool is_waiting() override {
+    const Holding holding{leases_.lock_};
+    return leases_.standing_ == Standing::Connected;
+  }
+
+ private:
+  Leases& leases_;
+  const Revision revision_;
+};
+
 Result<void> Leases::pause_with_group(Duration within, const ReclaimDemand& demand,
                                       const std::function<void()>& has_released) {
-  const std::uint64_t until = now_ns() + static_cast<std::uint64_t>(within.count()) * 1000;
-  const auto report = [&](bool has_ended_work) {
-    const Holding holding{lock_};
-    send(StandsStill{demand.revision, has_ended_work});
-  };
-  {
-    const Holding holding{lock_};
-    // An earlier pause that failed may have left its last step.
-    if (group_step_ && group_step_->revision != demand.revision) group_step_.reset();
-  }
-  // Work that merely takes long looks like work that spins on other members. If these ran on each
-  // time, the group would never stand still, so wait longer each time.
-  for (std::uint64_t patience = shortest_patience;; patience *= 2) {
-    {
-      Holding holding{lock_};
-      const auto runs = [&] { return group_step_ && group_step_->step == GroupStep::Run; };
-      while (runs() && standing_ == Standing::Connected && now_ns() < until) {
-        wait_for_group(holding, until);
-      }
-      if (!runs()) group_step_.reset();
-    }
-    const std::uint64_t began = now_ns();
-    bool has_reported = false;
-    const Tenant::Fellows fellows{.still_working =
-                                      [&] {
-                                        if (now_ns() - began < patience) return true;
-                                        if (!std::exchange(has_reported, true)) report(false);
-                                        const Holding holding{lock_};
-                                        return !group_step_ || group_step_->step == GroupStep::Move;
-                                      },
-                                  .may_move =
-                                      [&] {
-                                        note_what_is_held();
-                                        report(true);
-                                        return may_move_with_group(until + for_the_answer);
-                                      }};
-    const Duration left{static_cast<Duration::rep>((until - std::min(until, began)) / 1000)};
-    auto paused = tenant_.pause(left, fellows, has_released);
-    if (paused.ok() || paused.error().kind != ErrorKind::TimedOut) return paused;
-    Holding holding{lock_};
-    if (now_ns() >= until || standing_ != Standing::Connected) return paused;
-    if (is_step(demand, GroupStep::Over)) return paused;
-    if (!group_step_) heard_.wait_for(holding, std::chrono::milliseconds{1});
-  }
+  GroupOfService group{*this, demand.revision};
+  return share::pause_with_group(
+      group, within, [&](Duration at_most, const share::Fellows& fellows) {
+        const auto may_move = [&] {
+          note_what_is_held();
+          return fellows.may_move();
+        };
+        return tenant_.pause(at_most, {fellows.still_working, may_move}, has_released);
+      });
 }
 
 // Once calls are held, asks for the memory that was moved away. Fills parts that have arrived while

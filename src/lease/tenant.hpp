@@ -6,6 +6,7 @@
 #include "base/clock.hpp"
 #include "base/result.hpp"
 #include "share/control.hpp"
+#include "share/group_pause.hpp"
 #include "vmm/leased_budget.hpp"
 
 namespace cuvmm::lease {
@@ -27,17 +28,10 @@ class Tenant {
   // True if there was no call since the last query and no work is in flight.
   virtual bool is_idle() = 0;
 
-  // Coordinate a pause with the other members of a group. By default there are none.
-  struct Fellows {
-    // Polled until calls and work in flight have ended. False calls off the pause.
-    std::function<bool()> still_working = [] { return true; };
-    // Called once they have ended. False calls off the pause.
-    std::function<bool()> may_move = [] { return true; };
-  };
   // Like Pauser: TimedOut if calls and work do not end in time, or if the pause is cancelled.
   // Calls `has_released` while it releases memory. After any other Error the program may still be
   // paused.
-  virtual Result<void> pause(Duration within, const Fellows& fellows,
+  virtual Result<void> pause(Duration within, const share::Fellows& fellows,
                              const std::function<void()>& has_released) = 0;
   enum class Come : std::uint8_t { Whole, Partly };  // Partly: the rest stays on the host
   virtual Result<void> resume(Come how) = 0;

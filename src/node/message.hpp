@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/group_step.hpp"
 #include "base/result.hpp"
 #include "base/size.hpp"
 #include "node/decision.hpp"
@@ -200,9 +201,7 @@ struct ForegroundBoard {
   static constexpr auto fields(auto& self, auto&& field) { field(self.slot); }
 };
 
-// Members of a group pause together. Each holds its calls until all members hold theirs and all
-// their work has ended; only then does any member move memory. If a member's kernel spins on
-// another member's work, the first keeps its calls held, and the other runs on until it has ended.
+// Members of a group pause together (base/group_step.hpp).
 
 // From an accepted client: it can pause with its group.
 struct PausesWithGroup {
@@ -220,12 +219,6 @@ struct StandsStill {
   static constexpr auto fields(auto& self, auto&& field) {
     field(self.revision), field(self.has_ended_work);
   }
-};
-enum class GroupStep : std::uint8_t {
-  Hold,  // hold its calls
-  Run,   // let its calls run until the next step
-  Move,  // move its memory: all members stand still
-  Over,  // the service does not wait for this pause any more
 };
 struct NextGroupStep {
   Revision revision = 0;

@@ -55,11 +55,18 @@ Result<std::optional<Words>> received(const Fd& socket, const char* doing) {
   for (;;) {
     const ssize_t got = ::recv(socket.number(), &words, sizeof words, MSG_TRUNC | MSG_DONTWAIT);
     if (got == static_cast<ssize_t>(sizeof words)) return std::optional{words};
-    if (got == 0 || (got < 0 && errno == ECONNRESET)) return other_side_has_gone(doing);
+    if (got == 0) return other_side_has_gone(doing);
     if (got > 0) return Error::invalid(doing, "it is of another version");
     if (errno == EAGAIN) return std::optional<Words>{};
-    if (errno != EINTR) return system_error(doing);
+    // ECONNRESET: the other side has closed, with words of ours unread. What it said comes next.
+    if (errno != EINTR && errno != ECONNRESET) return system_error(doing);
   }
+}
+
+Result<std::optional<ControlAnswer>> received_answer(const Fd& socket) {
+  auto answer = TRY(received<ControlAnswer>(socket, controlling));
+  if (answer) answer->text.back() = '\0';
+  return answer;
 }
 
 template <class Words>
@@ -224,15 +231,51 @@ void ControlSocket::serve(const Answering& answer, Deadline until) {
       const Visitor visitor = std::move(*next);
       visitors_.erase(next);
       const PendingResumeAnswer telling{*visitor.asks};
-      give(visitor.socket.file(),
-           visitor.asks->version == control_version
-               ? answer(*visitor.asks, [&] { return is_still_wanted(visitor, answer); })
-               : refusal("this process speaks another version"));
+      give(visitor.socket.file(), answer_to(visitor, answer));
       continue;
     }
     if (until.is_over()) return;
     wait_for_visitors(until);
   }
+}
+
+// Whoever sent a request to pause together.
+class ControlSocket::SenderAsCoordinator : public PauseCoordinator {
+ public:
+  SenderAsCoordinator(const OwnFd& socket, const StillWanted& is_wanted)
+      : socket_(socket), is_wanted_(is_wanted) {}
+  void report(bool has_ended_work) override {
+    ControlAnswer standing;
+    standing.outcome = has_ended_work ? ControlOutcome::EndedWork : ControlOutcome::Works;
+    give(socket_.file(), standing);
+  }
+  std::optional<GroupStep> step() override {
+    const auto said = received<ControlRequest>(socket_.file(), serving);
+    if (said.ok() && *said && (*said)->what == ControlWhat::Step) {
+      step_ = static_cast<GroupStep>((*said)->step);
+    }
+    return step_;
+  }
+  void forget_step() override { step_.reset(); }
+  void wait() override {
+    pollfd waited{socket_.number(), POLLIN, 0};
+    poll_files({&waited, 1}, 5);
+  }
+  bool is_waiting() override { return is_wanted_(); }
+
+ private:
+  const OwnFd& socket_;
+  const StillWanted& is_wanted_;
+  std::optional<GroupStep> step_;
+};
+
+ControlAnswer ControlSocket::answer_to(const Visitor& visitor, const Answering& answer) {
+  const ControlRequest& request = *visitor.asks;
+  if (request.version != control_version) return refusal("this process speaks another version");
+  const StillWanted is_wanted = [&] { return is_still_wanted(visitor, answer); };
+  SenderAsCoordinator sender{visitor.socket, is_wanted};
+  const bool is_together = (request.flags & control_flag::together) != 0;
+  return answer(request, is_wanted, is_together ? &sender : nullptr);
 }
 
 bool ControlSocket::is_still_wanted(const Visitor& asking, const Answering& answer) {
@@ -247,25 +290,33 @@ bool ControlSocket::is_still_wanted(const Visitor& asking, const Answering& answ
       return false;
     }
     give(visitor.socket.file(), visitor.asks->what == ControlWhat::State
-                                    ? answer(*visitor.asks, [] { return true; })
+                                    ? answer(*visitor.asks, &always_wanted, nullptr)
                                     : refusal("another pause or resume is under way"));
     return true;
   });
   return is_wanted;
 }
 
-Result<ControlAnswer> tell(pid_t process, ControlRequest request, Deadline until) {
+Result<ControlConnection> ControlConnection::open(pid_t process, Deadline until) {
+  return ControlConnection{TRY(reach(process, until))};
+}
+
+Result<void> ControlConnection::send(const ControlRequest& request, Deadline until) const {
+  return send_words(socket_, request, until, controlling);
+}
+
+Result<std::optional<ControlAnswer>> ControlConnection::receive() const {
+  return received_answer(socket_);
+}
+
+Result<ControlAnswer> tell(pid_t process, const ControlRequest& request, Deadline until) {
   return tell(TRY(reach(process, until)), request, until);
 }
 
 Result<ControlAnswer> tell(const Fd& socket, const ControlRequest& request, Deadline until) {
   TRY(send_words(socket, request, until, controlling));
   for (;;) {
-    auto answer = TRY(received<ControlAnswer>(socket, controlling));
-    if (answer) {
-      answer->text.back() = '\0';
-      return *answer;
-    }
+    if (const auto answer = TRY(received_answer(socket))) return *answer;
     TRY(wait_for(socket, POLLIN, until, controlling));
   }
 }

@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/group_step.hpp"
 #include "base/still_wanted.hpp"
+#include "share/group_pause.hpp"
 #include "share/runtime_socket.hpp"
 
 namespace cuvmm::share {
@@ -26,6 +28,8 @@ enum class ControlWhat : std::uint32_t {
   LeaveDevices = 4,
   HasLeft = 5,
   HasReturned = 6,  // or never left
+  // After a Pause with the flag `together`, on the same connection: the next step.
+  Step = 7,
 };
 
 enum class Presence : std::uint32_t { OnDevices = 0, Leaving = 1, OffDevices = 2 };
@@ -36,20 +40,29 @@ using LeftMemory = std::array<std::uint32_t, 16>;
 namespace control_flag {
 inline constexpr std::uint32_t strict = 0x1;  // Pause: refuse if some memory cannot leave
 inline constexpr std::uint32_t partly = 0x2;  // Resume: continue with the memory that came back
+// Pause: with other processes, whose pauses the sender coordinates. Before its answer, the process
+// reports where it stands, as often as that changes.
+inline constexpr std::uint32_t together = 0x4;
 }  // namespace control_flag
 
-inline constexpr std::uint32_t control_version = 4;
+inline constexpr std::uint32_t control_version = 5;
 
 struct ControlRequest {
   std::uint32_t version = control_version;
   ControlWhat what = ControlWhat::State;
   std::uint64_t timeout_us = 0;
   std::uint32_t flags = 0;
-  std::uint32_t reserved = 0;
-  LeftMemory left{};  // HasLeft; LeaveDevices: what the sender expects to leave
+  std::uint32_t step = 0;  // Step: a GroupStep
+  LeftMemory left{};       // HasLeft; LeaveDevices: what the sender expects to leave
 };
 
-enum class ControlOutcome : std::uint32_t { Done = 0, Refused = 1 };
+enum class ControlOutcome : std::uint32_t {
+  Done = 0,
+  Refused = 1,
+  // Not yet the answer: the process holds its calls, and its work has ended, or is in flight.
+  EndedWork = 2,
+  Works = 3,
+};
 
 struct ControlAnswer {
   std::uint32_t version = control_version;
@@ -76,8 +89,10 @@ struct ControlAnswer {
 class ControlSocket {
  public:
   // A request is still wanted while its sender is connected, a pause only until somebody requests a
-  // resume. Asking that also answers other peers.
-  using Answering = std::function<ControlAnswer(const ControlRequest&, const StillWanted&)>;
+  // resume. Asking that also answers other peers. There is a coordinator if the request is to pause
+  // together.
+  using Answering =
+      std::function<ControlAnswer(const ControlRequest&, const StillWanted&, PauseCoordinator*)>;
 
   static Result<ControlSocket> open();
   // Answers peers one at a time until the deadline. A peer that is not admitted gets no answer.
@@ -90,6 +105,7 @@ class ControlSocket {
   void remove() const { listening_.remove_file(); }
 
  private:
+  class SenderAsCoordinator;
   struct Visitor {
     OwnFd socket;
     std::uint64_t came_us = 0;
@@ -103,6 +119,7 @@ class ControlSocket {
   void let_in();
   void listen_to_visitors();
   void wait_for_visitors(Deadline until) const;
+  ControlAnswer answer_to(const Visitor& visitor, const Answering& answer);
   bool is_still_wanted(const Visitor& asking, const Answering& answer);
 
   ListeningSocket listening_;
@@ -115,7 +132,21 @@ class ControlSocket {
 
 // The sending side. `process` is the pid in the caller's namespace, whatever namespace the process
 // runs in. NotFound if it has no control socket.
-Result<ControlAnswer> tell(pid_t process, ControlRequest request, Deadline until);
+class ControlConnection {
+ public:
+  static Result<ControlConnection> open(pid_t process, Deadline until);
+  Result<void> send(const ControlRequest& request, Deadline until) const;
+  // Nothing if none has arrived yet.
+  Result<std::optional<ControlAnswer>> receive() const;
+  const Fd& socket() const { return socket_; }
+
+ private:
+  explicit ControlConnection(Fd socket) : socket_(std::move(socket)) {}
+  Fd socket_;
+};
+
+// A request with one answer.
+Result<ControlAnswer> tell(pid_t process, const ControlRequest& request, Deadline until);
 
 // The same, over a connection to the process, or to another that answers for it.
 Result<ControlAnswer> tell(const Fd& socket, const ControlRequest& request, Deadline until);

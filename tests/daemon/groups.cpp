@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Members of a group stop together: none moves its memory while another's work is in flight.
-#include "daemon/group_pauses.hpp"
+#include "node/group_pauses.hpp"
 
 #include <map>
 
@@ -28,7 +28,7 @@ class PausesOfAGroup : public ::testing::Test {
   }
 
   std::map<ClientId, GroupStep> orders;
-  daemon::GroupPauses pauses{
+  GroupPauses pauses{
       [this](ClientId client, const NextGroupStep& next) { orders[client] = next.step; }};
 };
 

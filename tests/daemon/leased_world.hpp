@@ -50,7 +50,7 @@ class WillingTenant final : public lease::Tenant {
     const Commitment freed{budget, gone};
   }
   bool is_idle() override { return idle.load(); }
-  Result<void> pause(Duration within, const Fellows& fellows,
+  Result<void> pause(Duration within, const share::Fellows& fellows,
                      const std::function<void()>& has_released) override {
     ++pauses;
     const std::uint64_t until = now_us() + static_cast<std::uint64_t>(within.count());

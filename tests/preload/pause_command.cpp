@@ -198,7 +198,7 @@ class ProgramThatAnswers {
     if (!opened.ok()) return;
     thread_ = std::thread{[this, answer, socket = std::move(*opened)]() mutable {
       while (!ends_) {
-        socket.serve([&](const auto&, const auto&) { return answer; },
+        socket.serve([&](const auto&, const auto&, auto*) { return answer; },
                      share::Deadline::after(Duration{10'000}));
       }
     }};
@@ -255,6 +255,42 @@ TEST(PauseCommand, TheSameNumberInTwoNamespacesIsTwoProcesses) {
   EXPECT_EQ(lines_with(finished.out, ": resumed: "), 2u) << finished.out << finished.err;
   EXPECT_EQ(lines_with(finished.out, "found what they had written"), 2u) << finished.out;
   EXPECT_EQ(finished.out.find("\ncontrol-"), std::string::npos) << finished.out;
+}
+
+// Runs a script beside two ranks of a job, $one and $two. In each round, three kernels of each spin
+// for the other's. Paused one after the other, the second would find its own spinning for ever.
+Finished run_beside_ranks(const std::string& script) {
+  const std::string meeting = own_folder() + "/meeting";
+  const std::string rank =
+      cli() + " run --quiet --sim=devices=2,memory=256M --control -- " + program("rank") + " ";
+  const std::string rest = " " + meeting + " 64 25 together 3 & ";
+  const std::string start = rank + "0" + rest + "one=$!\n" + rank + "1" + rest + "two=$!\n" +
+                            "until [ $(" + cli() +
+                            " pause --list | wc -l) = 2 ]; do sleep 0.05; "
+                            "done\n";
+  return run_program({"sh", "-c", start + script + "\nwait $one && wait $two"},
+                     {{"XDG_RUNTIME_DIR", own_folder()}});
+}
+
+TEST(PauseCommand, RanksThatWaitForEachOtherArePausedTogether) {
+  const Finished finished = run_beside_ranks(
+      "for named in \"$one $two\" --all \"$two $one\"; do\n"
+      "  sleep 0.2; " +
+      cli() + " pause --timeout 20s $named && echo together; " + cli() + " resume --all\ndone");
+  EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
+  EXPECT_EQ(lines_with(finished.out, "together"), 3u) << finished.out << finished.err;
+  EXPECT_EQ(lines_with(finished.out, ": paused: 64.0 MiB"), 6u) << finished.out << finished.err;
+  EXPECT_EQ(lines_with(finished.out, "all rounds right"), 2u) << finished.out << finished.err;
+}
+
+TEST(PauseCommand, AProcessThatCannotBePausedKeepsNoOtherFromIt) {
+  const Finished finished = run_beside_ranks(
+      cli() + " pause --timeout 20s $one $$ $two; echo status $?; " + cli() + " resume --all");
+  EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
+  EXPECT_NE(finished.out.find("status 1\n"), std::string::npos) << finished.out;
+  EXPECT_NE(finished.err.find("has no control socket"), std::string::npos) << finished.err;
+  EXPECT_EQ(lines_with(finished.out, ": paused: 64.0 MiB"), 2u) << finished.out << finished.err;
+  EXPECT_EQ(lines_with(finished.out, "all rounds right"), 2u) << finished.out << finished.err;
 }
 
 TEST(PauseCommand, AllMeansEveryProgramOfTheUser) {

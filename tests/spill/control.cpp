@@ -340,7 +340,7 @@ TEST_F(ControlTest, GarbageDoesNotFloodTheLog) {
     const auto rude = share::connect_to(path, soon());
     ASSERT_TRUE(rude.ok()) << rude.error().text();
     ASSERT_EQ(::send(rude->number(), "garbage", 7, 0), 7);
-    socket->serve([](const auto&, const auto&) { return share::ControlAnswer{}; },
+    socket->serve([](const auto&, const auto&, auto*) { return share::ControlAnswer{}; },
                   share::Deadline{});
   }
   ASSERT_TRUE(set_up_log({}).ok());
@@ -372,7 +372,7 @@ TEST_F(ControlTest, AServedSocketReturnsIfItsFolderHasBeenRemoved) {
     std::thread serves{[&] {
       while (!is_over) {
         socket->keep_file();
-        socket->serve([](const auto&, const auto&) { return share::ControlAnswer{}; },
+        socket->serve([](const auto&, const auto&, auto*) { return share::ControlAnswer{}; },
                       share::Deadline::after(Duration{1'000}));
       }
     }};
@@ -403,7 +403,7 @@ TEST_F(ControlTest, AProgramThatDropsItsPrivilegesStaysControlled) {
     return share::tell(*visitor, request(ControlWhat::State), soon());
   });
   while (told.wait_for(std::chrono::seconds{0}) != std::future_status::ready) {
-    socket->serve([](const auto&, const auto&) { return share::ControlAnswer{}; },
+    socket->serve([](const auto&, const auto&, auto*) { return share::ControlAnswer{}; },
                   share::Deadline::after(Duration{10'000}));
   }
   ASSERT_EQ(::seteuid(0), 0);

@@ -65,7 +65,7 @@ class NoTenant final : public lease::Tenant {
   Size cold(const LeasedBudget& /*budget*/) override { return 0; }
   void move_out_cold(LeasedBudget& /*budget*/, Size /*wanted*/, Duration /*within*/) override {}
   bool is_idle() override { return false; }
-  Result<void> pause(Duration /*within*/, const Fellows& /*fellows*/,
+  Result<void> pause(Duration /*within*/, const share::Fellows& /*fellows*/,
                      const std::function<void()>& /*has_released*/) override {
     return {};
   }

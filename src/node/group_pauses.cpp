@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "daemon/group_pauses.hpp"
+#include "node/group_pauses.hpp"
 
 #include <algorithm>
 
-namespace cuvmm::daemon {
-
-using node::ClientId;
-using node::GroupStep;
-using node::Revision;
+namespace cuvmm::node {
 
 void GroupPauses::demanded(const std::string& group, ClientId client, Revision revision) {
   pauses_[group].members[client].open.insert(revision);
@@ -27,7 +23,7 @@ void GroupPauses::say(ClientId client, Member& member, GroupStep step) {
   say_(client, {member.revision, step});
 }
 
-void GroupPauses::reported(ClientId client, const node::StandsStill& said) {
+void GroupPauses::reported(ClientId client, const StandsStill& said) {
   GroupPause* const pause = pause_of(client, said.revision);
   if (pause == nullptr) return say_(client, {said.revision, GroupStep::Over});
   Member& member = pause->members[client];
@@ -38,12 +34,12 @@ void GroupPauses::reported(ClientId client, const node::StandsStill& said) {
   settle(*pause);
 }
 
-void GroupPauses::ended(ClientId client, Revision revision, node::ReclaimEnd how) {
+void GroupPauses::ended(ClientId client, Revision revision, ReclaimEnd how) {
   GroupPause* const pause = pause_of(client, revision);
   if (pause == nullptr) return;
   Member& member = pause->members[client];
   member.open.erase(revision);
-  pause->fails |= how == node::ReclaimEnd::Refused || how == node::ReclaimEnd::Expired;
+  pause->fails |= how == ReclaimEnd::Refused || how == ReclaimEnd::Expired;
   if (!member.open.empty()) return;
   pause->members.erase(client);
   settle(*pause);
@@ -80,4 +76,4 @@ void GroupPauses::settle(GroupPause& pause) {
   }
 }
 
-}  // namespace cuvmm::daemon
+}  // namespace cuvmm::node
