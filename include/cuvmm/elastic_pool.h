@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Elastic pools: reserved addresses that get memory as they are allocated. A granule's memory is
- * released when its last byte is freed. See docs/pools.md.
+ * Elastic pools: reserved addresses that get memory as they are allocated. A granule's memory
+ * becomes free with its last byte: it is kept for later allocations of any pool until
+ * cuvmm_elastic_pool_trim, or until a pool is destroyed, returns it to the driver. See
+ * docs/pools.md.
  */
 #ifndef CUVMM_ELASTIC_POOL_H
 #define CUVMM_ELASTIC_POOL_H
@@ -61,7 +63,9 @@ enum {
 /* Reserves `capacity` bytes of addresses, rounded up to granules. `options` may be NULL. */
 cuvmm_status cuvmm_elastic_pool_create(uint64_t capacity, const cuvmm_elastic_pool_options* options,
                                        cuvmm_elastic_pool** pool, cuvmm_error* error);
-/* Waits for the pool's fences, then releases everything. NULL is allowed. */
+/* Waits for the pool's fences, then releases everything, and free memory too (but not under `cuvmm
+ * run`, where the program's other allocations can use it). NULL is allowed. In a forked child it
+ * does nothing. */
 void cuvmm_elastic_pool_destroy(cuvmm_elastic_pool* pool);
 
 uint64_t cuvmm_elastic_pool_base_address(const cuvmm_elastic_pool* pool);

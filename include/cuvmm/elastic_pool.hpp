@@ -90,9 +90,8 @@ inline Result<Compaction> compaction(cuvmm_status status, const cuvmm_error& err
 }
 }  // namespace detail
 
-// Reserved addresses that get memory as they are allocated; a granule's memory is released when its
-// last byte is freed. Each member function wraps the C function of the same name (elastic_pool.h,
-// which has the contracts). Thread-safe.
+// Reserved addresses that get memory as they are allocated. Each member function wraps the C
+// function of the same name (elastic_pool.h, which has the contracts). Thread-safe.
 class ElasticPool {
  public:
   struct Options {

@@ -38,12 +38,14 @@ typedef struct cuvmm_pause_report {
 
 /* Blocks every call that could touch memory or submit work, before it begins, in every thread
  * including the caller's. Then moves what the process holds on its devices to the host; its
- * addresses stay reserved. First drains calls and work in flight, for `timeout` microseconds at
- * most. Fails with TIMED_OUT if they do not end in that time, and with OUT_OF_PHYSICAL_MEMORY if
- * the host has no room. After a failure the program continues: memory that has already left comes
- * back, or stays on the host if the device no longer has room. If the host has no room for that
- * either, the program stays paused until it can be resumed. If the process is already paused, does
- * nothing and reports what that pause did. `report` may be NULL. */
+ * addresses stay reserved. Memory of this library's objects (pools, resizable and shared buffers)
+ * and of the driver's own stays, uncounted, and their calls go on (docs/pausing.md). First drains
+ * calls and work in flight, for `timeout` microseconds at most. Fails with TIMED_OUT if they do not
+ * end in that time, and with OUT_OF_PHYSICAL_MEMORY if the host has no room. After a failure the
+ * program continues: memory that has already left comes back, or stays on the host if the device no
+ * longer has room. If the host has no room for that either, the program stays paused until it can
+ * be resumed. If the process is already paused, does nothing and reports what that pause did.
+ * `report` may be NULL. */
 cuvmm_status cuvmm_pause(uint64_t timeout, uint32_t flags, cuvmm_pause_report* report,
                          cuvmm_error* error);
 

@@ -15,7 +15,7 @@ using AwayInfo = cuvmm_away_info;
 
 inline Result<PauseReport> pause(std::chrono::microseconds timeout, std::uint32_t flags = 0) {
   return detail::answer_with<PauseReport>([&](PauseReport* report, cuvmm_error* error) {
-    return cuvmm_pause(static_cast<std::uint64_t>(timeout.count()), flags, report, error);
+    return cuvmm_pause(detail::in_us(timeout), flags, report, error);
   });
 }
 

@@ -23,7 +23,8 @@ cuvmm_status cuvmm_reserve_resizable(int32_t device, uint64_t most, uint64_t* ad
 /* Gives the buffer that begins at `address` a size of `size` bytes. Fails with
  * OUT_OF_PHYSICAL_MEMORY, INVALID_ARGUMENT (beyond `most`) or NOT_FOUND, and then leaves it as it
  * was. Growing waits for nothing. Shrinking waits for the work of the current context, as cuMemFree
- * does, and releases chunks that are no longer needed; the remaining bytes keep their contents. */
+ * does (of the device's primary context if none is current), and releases chunks that are no longer
+ * needed; the remaining bytes keep their contents. */
 cuvmm_status cuvmm_resize(uint64_t address, uint64_t size, cuvmm_error* error);
 
 /* The same in the order of a stream (a CUstream of the current context that is not capturing): work

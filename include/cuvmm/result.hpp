@@ -4,6 +4,7 @@
 // the same compiler.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -91,6 +92,7 @@ class [[nodiscard]] Result {
   const T* operator->() const { return &value(); }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
+  T&& operator*() && { return std::move(*this).value(); }
   const Error& error() const {
     if (!error_.has_value()) detail::no_error();
     return *error_;
@@ -119,6 +121,11 @@ class [[nodiscard]] Result<void> {
 };
 
 namespace detail {
+
+// A negative time is none.
+inline std::uint64_t in_us(std::chrono::microseconds time) {
+  return time.count() > 0 ? static_cast<std::uint64_t>(time.count()) : 0;
+}
 
 // Wraps a C call that takes only an error: `call(&error)`.
 template <class Call>

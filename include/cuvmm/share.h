@@ -11,8 +11,9 @@
  * An importer maps a read-only grant for reading only. This relies on cooperation: the descriptor
  * itself carries no rights.
  *
- * Every wait has a timeout, in microseconds. A host and a session each serve one thread at a time;
- * other threads wait. See docs/sharing.md.
+ * Every wait has a timeout, in microseconds. A host and a session each serve one thread at a time:
+ * a call first waits until those of other threads have returned. In a forked child the calls that
+ * destroy these objects do nothing. See docs/sharing.md.
  */
 #ifndef CUVMM_SHARE_H
 #define CUVMM_SHARE_H
@@ -131,7 +132,8 @@ typedef struct cuvmm_shared_mapping cuvmm_shared_mapping;
 /* NOT_FOUND if no process listens. `path` is as in cuvmm_share_listen. */
 cuvmm_status cuvmm_share_connect(const char* path, uint64_t timeout, cuvmm_share_session** session,
                                  cuvmm_error* error);
-/* Waits for the next grant and imports all of its chunks. */
+/* Waits for the next grant and imports all of its chunks. If they cannot be fetched in time, the
+ * next call receives the same grant; if they cannot be imported, the grant is released. */
 cuvmm_status cuvmm_share_receive(cuvmm_share_session* session, uint64_t timeout,
                                  cuvmm_shared_import** import, cuvmm_error* error);
 

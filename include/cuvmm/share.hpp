@@ -40,9 +40,6 @@ struct EndBy {
     end(ended, nullptr);
   }
 };
-inline std::uint64_t in_us(std::chrono::microseconds time) {
-  return time.count() > 0 ? static_cast<std::uint64_t>(time.count()) : 0;
-}
 
 }  // namespace detail
 

@@ -17,16 +17,17 @@ typedef struct cuvmm_shared_pool cuvmm_shared_pool;
 /* `places` may be NULL. */
 cuvmm_status cuvmm_shared_pool_create(uint64_t physical_limit, const cuvmm_places* places,
                                       cuvmm_shared_pool** pool, cuvmm_error* error);
-/* Waits for all fences, then releases everything. NULL is allowed. */
+/* Waits for all fences, then releases everything, as cuvmm_elastic_pool_destroy does. */
 void cuvmm_shared_pool_destroy(cuvmm_shared_pool* pool);
 
 /* Asks the model to release `wanted` bytes of physical memory, by any calls of this pool. Runs on
- * the thread that needs the memory. */
+ * the thread that needs the memory. Must not throw. */
 typedef void (*cuvmm_reclaim)(void* user, const char* model, uint64_t wanted);
 /* Notifies the model that these bytes have lost their contents. Evicted allocations are no longer
  * allocated, and nothing is allocated in their place until this returns. Several may be evicted
  * together: during the first notice, the others are no longer allocated either. A deactivated model
- * is notified of all its bytes, and they stay allocated. */
+ * is notified of all its bytes, and they stay allocated. On another thread, the call that allocated
+ * these bytes, or that freed them, may not have returned yet. Must not throw. */
 typedef void (*cuvmm_lost)(void* user, const char* model, uint64_t offset, uint64_t size);
 
 typedef struct cuvmm_model_options {

@@ -42,7 +42,8 @@ struct AllocationMap::Insides {
   }
 };
 
-AllocationMap::AllocationMap() : insides_(std::make_unique<Insides>()) {}
+AllocationMap::AllocationMap(MayContain may_contain)
+    : may_contain_(may_contain), insides_(std::make_unique<Insides>()) {}
 AllocationMap::~AllocationMap() = default;
 
 Lock& AllocationMap::lock_of(CUdeviceptr address) const {
@@ -109,6 +110,7 @@ std::optional<AllocationMap::Found> AllocationMap::find(CUdeviceptr address) con
     if (found.facts.contains(address)) return found;
     return std::nullopt;  // no allocation that begins before it does either
   };
+  Search search{address, may_contain_};
   std::size_t number = address >> span_bits;
   std::size_t from = (address >> granule_bits) % granules_a_span;
   while (number < span_count) {
@@ -119,8 +121,9 @@ std::optional<AllocationMap::Found> AllocationMap::find(CUdeviceptr address) con
     for (std::size_t at = span->in_use.last_before(from); at != span->in_use.none;
          at = at == 0 ? span->in_use.none : span->in_use.last_before(at - 1)) {
       const CUdeviceptr base = CUdeviceptr{number} << span_bits | CUdeviceptr{at} << granule_bits;
-      const auto found = span->granules[at].last_before(base, address);
+      const auto found = span->granules[at].last_before(base, search);
       if (found) return holding_it(*found);
+      if (search.is_in_vain()) return std::nullopt;
     }
     if (number-- == 0) return std::nullopt;
   }

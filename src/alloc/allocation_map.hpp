@@ -17,7 +17,10 @@ namespace cuvmm {
 // added once.
 class AllocationMap {
  public:
-  AllocationMap();
+  // Whether an allocation may contain that address. Asked only by a lookup that takes long, because
+  // many allocations below it have come and gone.
+  using MayContain = bool (*)(CUdeviceptr address);
+  explicit AllocationMap(MayContain may_contain = [](CUdeviceptr) { return true; });
   ~AllocationMap();
   AllocationMap(const AllocationMap&) = delete;
   AllocationMap& operator=(const AllocationMap&) = delete;
@@ -45,6 +48,7 @@ class AllocationMap {
   static constexpr std::size_t lock_count = 64;
 
   class Granule;
+  class Search;
   struct Span;
 
   Span* span_at(std::size_t number) const;
@@ -54,6 +58,7 @@ class AllocationMap {
   Lock& lock_of(CUdeviceptr address) const;
 
   struct Insides;
+  const MayContain may_contain_;
   const std::unique_ptr<Insides> insides_;
 };
 

@@ -133,7 +133,9 @@ std::size_t AllocationMap::Granule::Table::count_alive(CUdeviceptr address) cons
 
 std::optional<AllocationMap::Found> AllocationMap::Granule::Table::find(CUdeviceptr address) const {
   const std::size_t place = step_of(address);
-  for (std::size_t tried = 0; tried < capacity; ++tried) {
+  // With a slot for each place, none is in another's.
+  const std::size_t most = capacity >= steps ? 1 : capacity;
+  for (std::size_t tried = 0; tried < most; ++tried) {
     const Entry there = entry(place + tried);
     if (there.is_empty()) return std::nullopt;
     if (there.at() != place) continue;
@@ -226,7 +228,8 @@ std::optional<AllocationMap::Found> AllocationMap::Granule::find_start(CUdevicep
 }
 
 std::optional<AllocationMap::Found> AllocationMap::Granule::last_before(CUdeviceptr base,
-                                                                        CUdeviceptr address) const {
+                                                                        Search& search) const {
+  const CUdeviceptr address = search.address();
   const std::uintptr_t what = what_.load(std::memory_order_acquire);
   if (what == 0) return std::nullopt;
   std::optional<Found> last;
@@ -237,6 +240,7 @@ std::optional<AllocationMap::Found> AllocationMap::Granule::last_before(CUdevice
   };
   if ((what & is_table) == 0) {
     look_at(*reinterpret_cast<Allocation*>(what));
+    if (!last) search.pass();
     return last;
   }
   const auto& here = *reinterpret_cast<const Table*>(what & ~is_table);
@@ -244,13 +248,15 @@ std::optional<AllocationMap::Found> AllocationMap::Granule::last_before(CUdevice
     std::size_t at = is_same_granule(address, base) ? step_of(address) : steps - 1;
     while ((at = starts->last_before(at)) != Table::Starts::none) {
       if (auto found = here.find(base + at * step)) return found;
-      if (at-- == 0) break;
+      search.pass();
+      if (search.is_in_vain() || at-- == 0) break;
     }
     return std::nullopt;
   }
   for (std::size_t i = 0; i < here.capacity; ++i) {
     if (Allocation* const there = here.entry(i).allocation()) look_at(*there);
   }
+  if (!last) search.pass();
   return last;
 }
 

@@ -8,6 +8,26 @@
 
 namespace cuvmm {
 
+// A search downwards for the allocation that contains an address.
+class AllocationMap::Search {
+ public:
+  Search(CUdeviceptr address, MayContain may_contain)
+      : address_(address), may_contain_(may_contain) {}
+  CUdeviceptr address() const { return address_; }
+  // It has passed a place where nothing begins any longer.
+  void pass() {
+    if (++passed_ == many) is_in_vain_ = !may_contain_(address_);
+  }
+  bool is_in_vain() const { return is_in_vain_; }
+
+ private:
+  static constexpr unsigned many = 32;
+  const CUdeviceptr address_;
+  const MayContain may_contain_;
+  unsigned passed_ = 0;
+  bool is_in_vain_ = false;
+};
+
 // The allocations that begin within 2 MiB of addresses: usually one; otherwise a small hash table
 // and, if there are many, a line of bits that marks where they begin. A record that has been placed
 // elsewhere counts as absent, and its slot may be reused. Tables only grow, at least doubling each
@@ -28,9 +48,9 @@ class AllocationMap::Granule {
 
   // The lookups are thread-safe.
   std::optional<Found> find_start(CUdeviceptr address) const;
-  // The allocation with the highest start at or below `address`. `base` is the granule's first
-  // address, and `address` is not below it.
-  std::optional<Found> last_before(CUdeviceptr base, CUdeviceptr address) const;
+  // The allocation with the highest start at or below the address searched for. `base` is the
+  // granule's first address, and that address is not below it.
+  std::optional<Found> last_before(CUdeviceptr base, Search& search) const;
 
  private:
   struct Table;

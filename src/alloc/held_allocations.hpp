@@ -6,6 +6,7 @@
 
 #include "alloc/allocation_map.hpp"
 #include "driver/driver.hpp"
+#include "vmm/reserved_addresses.hpp"
 
 namespace cuvmm {
 
@@ -49,7 +50,7 @@ class HeldAllocations {  // NOLINT(clang-analyzer-optin.performance.Padding)
 
  private:
   const Driver& driver_;
-  AllocationMap map_;
+  AllocationMap map_{[](CUdeviceptr address) { return reserved_addresses::intersect(address, 1); }};
   std::atomic<int> sync_memops_{0};  // allocations with SYNC_MEMOPS
 
   // The IDs start far above the driver's. Every allocation writes this, so it lies apart from the

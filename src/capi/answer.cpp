@@ -119,7 +119,7 @@ cuvmm_status refuse(const Error& error, cuvmm_error* out) {
   out->system_code = error.system_code;
   if (status == CUVMM_ERROR_OUT_OF_PHYSICAL_MEMORY || status == CUVMM_ERROR_OUT_OF_ADDRESSES) {
     out->requested = error.asked;
-    out->available = error.available;
+    out->available = error.available != unlimited ? error.available : 0;
   }
   std::snprintf(out->message, sizeof out->message, "%s", message_of(error).c_str());
   return status;

@@ -30,13 +30,12 @@ cuvmm_status elastic_pool_create(uint64_t capacity, const cuvmm_elastic_pool_opt
   const HookBypass bypass;
   auto made = create(capacity, options);
   if (!made.ok()) return refuse(made.error(), error);
-  *pool = new cuvmm_elastic_pool{std::move(*made)};
+  *pool = new cuvmm_elastic_pool{.memory = std::move(*made)};
   return CUVMM_OK;
 }
 
 void elastic_pool_destroy(cuvmm_elastic_pool* pool) {
-  const HookBypass bypass;
-  delete pool;
+  destroy(pool);
 }
 
 uint64_t elastic_pool_base_address(const cuvmm_elastic_pool* pool) {

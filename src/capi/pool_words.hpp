@@ -7,11 +7,13 @@
 
 #include "capi/answer.hpp"
 #include "capi/engine_of_process.hpp"
+#include "capi/origin.hpp"
 #include "capi/table.hpp"
 #include "pool/elastic_pool.hpp"
 
 // The object behind the C API's opaque pointer.
 struct cuvmm_elastic_pool {
+  cuvmm::capi::ProcessOfOrigin origin = {};
   std::unique_ptr<cuvmm::ElasticPool> memory;
 };
 

@@ -3,6 +3,7 @@
 
 #include "capi/answer.hpp"
 #include "capi/engine_of_process.hpp"
+#include "capi/origin.hpp"
 #include "capi/table.hpp"
 
 namespace cuvmm::capi {
@@ -19,13 +20,18 @@ Result<void> resize_buffer(CUdeviceptr address, Size size, const Resizable::Afte
   Engine& running = *TRY(engine());
   const HookBypass bypass;
   const std::shared_ptr<Resizable> buffer = TRY(running.resizables().find(address));
-  return buffer->resize(size, after);
+  const bool shrinks = size < buffer->size();
+  TRY(buffer->resize(size, after));
+  if (shrinks) return_free_memory();
+  return {};
 }
 
 Result<void> release_buffer(CUdeviceptr address, const Resizable::After& after) {
   Engine& running = *TRY(engine());
   const HookBypass bypass;
-  return running.resizables().release(address, after);
+  TRY(running.resizables().release(address, after));
+  return_free_memory();
+  return {};
 }
 
 Result<cuvmm_resizable_info> describe_buffer(CUdeviceptr address) {

@@ -15,24 +15,29 @@
 
 // The objects behind the C API's opaque pointers.
 struct cuvmm_shared_buffer {
+  cuvmm::capi::ProcessOfOrigin origin = {};
   cuvmm::Lock lock{cuvmm::LockOrder::IpcSession};  // guards the members below
   cuvmm::share::Buffer buffer;
 };
 struct cuvmm_share_host {
+  cuvmm::capi::ProcessOfOrigin origin = {};
   std::atomic<int> calls_inside{0};
   cuvmm::ForkClosedFd stop;                       // readable once the host is to end
   cuvmm::Lock lock{cuvmm::LockOrder::IpcOpened};  // guards the members below
   std::unique_ptr<cuvmm::share::Host> host;
 };
 struct cuvmm_share_session {
+  cuvmm::capi::ProcessOfOrigin origin = {};
   std::atomic<int> calls_inside{0};
   cuvmm::Lock lock{cuvmm::LockOrder::IpcSession};  // guards the members below
   cuvmm::share::Session session;
 };
 struct cuvmm_shared_import {
+  cuvmm::capi::ProcessOfOrigin origin = {};
   const cuvmm::share::Imported imported;
 };
 struct cuvmm_shared_mapping {
+  cuvmm::capi::ProcessOfOrigin origin = {};
   cuvmm::share::MappedGrant mapped;
 };
 
@@ -253,8 +258,7 @@ cuvmm_status shared_buffer_export(const cuvmm_shared_buffer* buffer, uint64_t ch
 }
 
 cuvmm_status shared_buffer_destroy(cuvmm_shared_buffer* buffer, cuvmm_error*) {
-  const HookBypass bypass;
-  delete buffer;
+  destroy(buffer);
   return CUVMM_OK;
 }
 
@@ -314,11 +318,10 @@ cuvmm_status share_send_of_pool(cuvmm_share_host* host, uint64_t peer,
 }
 
 cuvmm_status share_stop(cuvmm_share_host* host, cuvmm_error*) {
-  if (host == nullptr) return CUVMM_OK;
-  const HookBypass bypass;
+  if (host == nullptr || !host->origin.is_this_process()) return CUVMM_OK;
   static_cast<void>(::eventfd_write(host->stop.number(), 1));
   wait_for_calls(host->calls_inside);
-  delete host;
+  destroy(host);
   return CUVMM_OK;
 }
 
@@ -339,7 +342,8 @@ cuvmm_status share_receive(cuvmm_share_session* session, uint64_t timeout,
   const CallInside call{session->calls_inside};
   const Holding holding{session->lock};
   auto received = receive(session->session, after(timeout));
-  return answer(received, error, [&] { *import = new cuvmm_shared_import{std::move(*received)}; });
+  return answer(received, error,
+                [&] { *import = new cuvmm_shared_import{.imported = std::move(*received)}; });
 }
 
 cuvmm_status get_shared_import_info(const cuvmm_shared_import* import,
@@ -369,13 +373,12 @@ cuvmm_status shared_import_map(const cuvmm_shared_import* import, int32_t device
   auto mapped = map(import->imported, device, hint);
   return answer(mapped, error, [&] {
     *address = mapped->address();
-    *mapping = new cuvmm_shared_mapping{std::move(*mapped)};
+    *mapping = new cuvmm_shared_mapping{.mapped = std::move(*mapped)};
   });
 }
 
 cuvmm_status shared_mapping_unmap(cuvmm_shared_mapping* mapping, cuvmm_error*) {
-  const HookBypass bypass;
-  delete mapping;
+  destroy(mapping);
   return CUVMM_OK;
 }
 
@@ -393,11 +396,12 @@ cuvmm_status share_acknowledge(cuvmm_share_session* session, const cuvmm_shared_
 cuvmm_status share_release(cuvmm_share_session* session, cuvmm_shared_import* import,
                            uint64_t timeout, cuvmm_error* error) {
   if (import == nullptr) return refuse_missing_pointer("release a grant", error);
-  const HookBypass bypass;
+  if (!import->origin.is_this_process()) return CUVMM_OK;
   const std::uint64_t grant = import->imported.grant().id;
-  delete import;
+  destroy(import);
   // Without a session, the exporter notices when the connection ends.
   if (session == nullptr) return CUVMM_OK;
+  const HookBypass bypass;
   const CallInside call{session->calls_inside};
   const Holding holding{session->lock};
   const auto released = session->session.release(grant, after(timeout));
@@ -405,10 +409,10 @@ cuvmm_status share_release(cuvmm_share_session* session, cuvmm_shared_import* im
 }
 
 cuvmm_status share_disconnect(cuvmm_share_session* session, cuvmm_error*) {
-  if (session == nullptr) return CUVMM_OK;
+  if (session == nullptr || !session->origin.is_this_process()) return CUVMM_OK;
   session->session.interrupt();
   wait_for_calls(session->calls_inside);
-  delete session;
+  destroy(session);
   return CUVMM_OK;
 }
 

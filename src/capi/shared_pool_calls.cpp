@@ -6,6 +6,7 @@
 #include "pool/shared_pool.hpp"
 
 struct cuvmm_shared_pool {
+  cuvmm::capi::ProcessOfOrigin origin = {};
   std::unique_ptr<cuvmm::SharedPool> models;
 };
 
@@ -74,13 +75,12 @@ cuvmm_status shared_pool_create(uint64_t physical_limit, const cuvmm_places* pla
   if (!all.ok()) return refuse(all.error(), error);
   auto made = SharedPool::create(*all, physical_limit);
   if (!made.ok()) return refuse(made.error(), error);
-  *pool = new cuvmm_shared_pool{std::move(*made)};
+  *pool = new cuvmm_shared_pool{.models = std::move(*made)};
   return CUVMM_OK;
 }
 
 void shared_pool_destroy(cuvmm_shared_pool* pool) {
-  const HookBypass bypass;
-  delete pool;
+  destroy(pool);
 }
 
 cuvmm_status shared_pool_register_model(cuvmm_shared_pool* pool, const char* model,

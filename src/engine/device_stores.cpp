@@ -49,4 +49,16 @@ Result<ChunkStore*> DeviceStores::host(int node) {
   return store.get();
 }
 
+void DeviceStores::trim() {
+  const auto trim_one = [](DeviceMemory& device) { device.store().trim(device.location(), 0); };
+  if (memory_ != nullptr) {
+    for (DeviceMemory* const device : memory_->devices().all()) trim_one(*device);
+  }
+  const Holding holding{lock_};
+  for (const auto& device : devices_) {
+    if (device != nullptr) trim_one(*device);
+  }
+  for (const auto& [node, store] : hosts_) store->trim(Location::host(node), 0);
+}
+
 }  // namespace cuvmm

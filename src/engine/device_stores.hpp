@@ -25,6 +25,8 @@ class DeviceStores {
   Result<DeviceMemory*> device(int ordinal);
   // Chunks on a NUMA node of the host.
   Result<ChunkStore*> host(int node);
+  // Gives free chunks back to the driver.
+  void trim();
 
  private:
   const Driver& driver_;

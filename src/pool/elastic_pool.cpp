@@ -179,8 +179,9 @@ Result<void> ElasticPool::lend(Stretch stretch,
   TRY(check_active(lending));
   TRY(check_stretch(lending, stretch));
   if (!is_multiple(stretch.offset, granule()) || !is_multiple(stretch.size, granule())) {
-    return refusal(ErrorKind::InvalidOffset, lending, stretch.size,
-                   bytes_.unallocated().capacity());
+    return Error{.kind = ErrorKind::InvalidOffset,
+                 .doing = lending,
+                 .subject = "only whole granules can be lent"};
   }
   const Mapping& mapping = ground_->mapping;
   if (!bytes_.unallocated().is_taken(stretch) || !mapping.covers(stretch)) {

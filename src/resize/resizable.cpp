@@ -193,8 +193,27 @@ Result<void> Resizable::release_mapping_beyond(Size keep) {
   return plan.is_empty() ? Result<void>{} : plan.commit();
 }
 
+// Of the current context; of the primary context if none is current.
+Result<void> Resizable::wait_for_work() const {
+  constexpr const char* waiting = "wait for what uses the buffer";
+  if (current_context(driver_) != nullptr) {
+    return driver_.check(driver_.cuCtxSynchronize_v2000(), waiting);
+  }
+  unsigned flags = 0;
+  int is_active = 0;
+  TRY(driver_.check(driver_.cuDevicePrimaryCtxGetState(device_.ordinal(), &flags, &is_active),
+                    waiting));
+  if (is_active == 0) return {};
+  CUcontext context = nullptr;
+  TRY(driver_.check(driver_.cuDevicePrimaryCtxRetain(&context, device_.ordinal()), waiting));
+  const InContext in_context{driver_, context};
+  const CUresult waited = in_context.ok() ? driver_.cuCtxSynchronize_v2000() : in_context.answer();
+  driver_.cuDevicePrimaryCtxRelease(device_.ordinal());
+  return driver_.check(waited, waiting);
+}
+
 Result<void> Resizable::shrink_now(Size size) {
-  TRY(driver_.check(driver_.cuCtxSynchronize_v2000(), "wait for what uses the buffer"));
+  TRY(wait_for_work());
   const Holding holding{lock_};
   // Pending shrinks may belong to work of other contexts that is still running, and may use the
   // memory until the last of them.

@@ -49,6 +49,7 @@ class Resizable final : private ReclaimClient {
   Result<void> grow(Size size);
   Result<std::vector<ChunkRef>> take(Size bytes);
   Error refusal(Error error, Size wanted) const;
+  Result<void> wait_for_work() const;
   Result<void> shrink_now(Size size);
   Result<void> shrink_after(Size size, CUstream stream);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "share/buffer.hpp"
 
+#include "base/undo.hpp"
 #include "driver/device_attribute.hpp"
 
 namespace cuvmm::share {
@@ -57,10 +58,16 @@ Result<Buffer> Buffer::create(const Driver& driver, const BufferSettings& settin
   if (size == 0 || size / chunk_size > most_chunks) {
     return Error::invalid(making, "of more chunks than can be granted", settings.size);
   }
+  // A refusal leaves nothing in the store that was not there before.
+  Undo release{
+      [store, where, before = store != nullptr ? store->counters(where).physical_free : 0] {
+        if (store != nullptr) store->trim(where, before);
+      }};
   std::vector<ChunkRef> chunks;
   while (chunks.size() < size / chunk_size) {
     chunks.push_back(TRY(new_chunk(driver, chunk_size, where, store)));
   }
+  release.keep();
   return Buffer{driver, settings.device, granule, chunk_size, std::move(chunks)};
 }
 

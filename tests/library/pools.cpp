@@ -3,10 +3,15 @@
 // the preload library's, on whichever driver the process finds.
 #include <cuda.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <vector>
 
@@ -393,6 +398,70 @@ TEST_F(LibraryPools, ARefusedCallLeavesTheDeviceUnchanged) {
   ASSERT_TRUE(buffer.ok()) << buffer.error().message();
   EXPECT_FALSE(buffer->resize(2 * memory).ok());
   EXPECT_LE(held(), before);
+  EXPECT_FALSE(SharedBuffer::create(0, 2 * memory, 32 * MiB).ok());
+  EXPECT_LE(held(), before);
+}
+
+// The program's own allocations come from the driver.
+TEST_F(LibraryPools, WhatEndsReturnsItsMemoryToTheDriver) {
+  if (is_preloaded()) GTEST_SKIP() << "the program's allocations can use it";
+  const auto cached = [] { return device_info(0)->physical_cached; };
+  {
+    auto pool = ElasticPool::create(64 * MiB);
+    const auto whole = pool->allocate(32 * MiB);
+    ASSERT_TRUE(whole.ok());
+    ASSERT_TRUE(pool->deallocate(*whole).ok());
+    EXPECT_GE(cached(), 32 * MiB) << "kept for the next allocation";
+  }
+  EXPECT_EQ(cached(), 0u) << "an elastic pool";
+  {
+    auto pool = SharedPool::create(64 * MiB);
+    ASSERT_TRUE(pool->register_model("m", 64 * MiB).ok());
+    ASSERT_TRUE(pool->allocate("m", 32 * MiB).ok());
+  }
+  EXPECT_EQ(cached(), 0u) << "a shared pool";
+  {
+    auto buffer = ResizableBuffer::reserve(0, 64 * MiB);
+    ASSERT_TRUE(buffer->resize(2 * MiB).ok());
+    ASSERT_TRUE(buffer->resize(32 * MiB).ok());
+    ASSERT_TRUE(buffer->resize(2 * MiB).ok());
+    EXPECT_EQ(cached(), 0u) << "a buffer that shrinks";
+  }
+  EXPECT_EQ(cached(), 0u) << "a resizable buffer";
+  ASSERT_TRUE(SharedBuffer::create(0, 32 * MiB).ok());
+  EXPECT_EQ(cached(), 0u) << "a shared buffer";
+}
+
+// As when exit() of a child destroys static objects that other threads of the parent are using.
+TEST_F(LibraryPools, AForkedChildDestroysNothing) {
+  auto pool = ElasticPool::create(64 * MiB);
+  auto host = ShareHost::listen("/tmp/cuvmm-test-fork-" + std::to_string(::getpid()));
+  ASSERT_TRUE(pool.ok() && host.ok());
+  std::atomic<bool> ends{false};
+  std::thread allocates{[&] {
+    while (!ends) {
+      const auto some = pool->allocate(2 * MiB);
+      if (some.ok()) static_cast<void>(pool->deallocate(*some).ok());
+    }
+  }};
+  std::thread waits{[&] {
+    while (!ends) static_cast<void>(host->wait(std::chrono::milliseconds{50}).ok());
+  }};
+  for (int i = 0; i < 20; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(20);
+      { const auto gone = std::move(*pool); }
+      { const auto gone = std::move(*host); }
+      ::_exit(0);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  ends = true;
+  allocates.join();
+  waits.join();
 }
 
 }  // namespace

@@ -130,6 +130,22 @@ struct Held {
   std::atomic<bool> go{false};
 };
 
+TEST_F(Resizables, ShrinkAndEndOnAThreadWithoutAContext) {
+  std::thread without_context{[&] {
+    ResizableBuffer buffer = given(8 * granule_);
+    EXPECT_TRUE(buffer.resize(granule_).ok());
+    EXPECT_TRUE(buffer.resize(4 * granule_).ok());
+    const auto shrunk = buffer.resize(granule_);
+    EXPECT_TRUE(shrunk.ok()) << shrunk.error().message();
+    EXPECT_EQ(physical(buffer), granule_);
+    const std::uint64_t address = buffer.address();
+    { const auto ended = std::move(buffer); }
+    cuvmm_resizable_info info;
+    EXPECT_EQ(cuvmm_get_resizable_info(address, &info, nullptr), CUVMM_ERROR_NOT_FOUND);
+  }};
+  without_context.join();
+}
+
 TEST_F(Resizables, ResizeInStreamOrderWithoutWaiting) {
   ResizableBuffer buffer = given(16 * MiB);
   ASSERT_TRUE(buffer.resize(4 * MiB, stream_).ok());

@@ -100,6 +100,30 @@ TEST(AllocationMap, OldFactsDoNotReleaseAReusedRecord) {
   EXPECT_TRUE(one.is_held());
 }
 
+unsigned asked_for = 0;
+
+// As when a program has freed thousands of small blocks, and then asks about memory of the host.
+TEST(AllocationMap, PassesFewReleasedOnesForAnAddressThatCanHoldNone) {
+  Held held;
+  constexpr CUdeviceptr end = base + 64 * MiB;
+  AllocationMap map{[](CUdeviceptr address) {
+    ++asked_for;
+    return address < end;
+  }};
+  PlainAllocation& lowest = held.at(base, 512);
+  map.add(lowest);
+  std::vector<PlainAllocation*> many;
+  for (Size at = 1; at <= 20'000; ++at) map.add(*many.emplace_back(&held.at(base + at * 512, 512)));
+  for (PlainAllocation* const one : many) ASSERT_TRUE(try_release(*one));
+  asked_for = 0;
+  EXPECT_FALSE(map.find(end + 64 * MiB));
+  EXPECT_EQ(asked_for, 1u);
+  EXPECT_FALSE(map.find(end - 1)) << "it looks at all of them, and finds one that ends before";
+  EXPECT_EQ(asked_for, 2u);
+  EXPECT_TRUE(map.find(base + 511));
+  EXPECT_EQ(asked_for, 2u) << "it finds that one at once";
+}
+
 TEST(AllocationMap, ReleasedSmallOnesUnderALargeOneAreForgotten) {
   Held held;
   AllocationMap map;
