@@ -169,8 +169,13 @@ Result<void> Memory::take_natively(DeviceMemory& device, Size size, const Native
   pressure.tried.add(ReclaimSteps::NewMemory);
   Result<void> made = attempt_here();
   // Do not wait for a size that can never fit, during a capture, or after a context was lost.
-  const bool may_wait =
-      size <= device.limit() && !dependencies_.captures.any() && !work_.has_lost_a_context();
+  const bool may_fit = size <= device.limit() && !work_.has_lost_a_context();
+  const bool may_wait = may_fit && !dependencies_.captures.any();
+  // Other threads may be faster each time.
+  for (int attempts_left = 15; may_fit && !may_wait && attempts_left != 0; --attempts_left) {
+    if (!DeviceReclaim::may_help(made) || !reclaim_.make_room()) break;
+    made = attempt_here();
+  }
   const auto retry = [&](DeviceReclaim::Lease lease) {
     if (!may_wait || !DeviceReclaim::may_help(made)) return;
     pressure.tried.add(ReclaimSteps::PendingWork);

@@ -86,8 +86,8 @@ constexpr bool copies_or_sets(std::string_view name) {
 
 // Whether the driver takes device memory in this call while other threads may be doing the same.
 constexpr bool takes_memory(std::string_view name) {
-  for (const char* const prefix :
-       {"cuArrayCreate", "cuArray3DCreate", "cuMipmappedArrayCreate", "cuMemAlloc"}) {
+  for (const char* const prefix : {"cuArrayCreate", "cuArray3DCreate", "cuMipmappedArrayCreate",
+                                   "cuMemAlloc", "cuGraphAddMemAllocNode", "cuGraphAddNode"}) {
     if (name.starts_with(prefix)) return true;
   }
   return false;

@@ -125,20 +125,22 @@ CUresult Resizer::before(Caller caller) {
 }
 
 Answer Resizer::with_room(const std::function<Answer()>& attempt) {
-  Answer answer = attempt();
+  Answer answer;
   const auto lacks_memory = [&] { return answer == Answer{CUDA_ERROR_OUT_OF_MEMORY}; };
-  if (!lacks_memory()) return answer;
   DeviceMemory* device = nullptr;
   Size missing = 0;
-  {
+  for (int attempts_left = 16; missing == 0; --attempts_left) {
+    answer = attempt();
+    if (!lacks_memory()) return answer;
     const Holding holding{lock_};
     for (const Promise& promise : promises_) {
       device = &promise.owner->device();
       missing = deferred_bytes_of(promise);
       if (missing != 0) break;
     }
+    // Another thread may have kept the promise, or freed its block, since the attempt failed.
+    if (missing == 0 && (pending_ || attempts_left == 0)) return answer;
   }
-  if (missing == 0) return answer;
   dependencies_.memory.reclaim_for(*device, missing, [&] {
     answer = attempt();
     return lacks_memory();

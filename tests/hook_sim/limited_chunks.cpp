@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hook_sim/on_primary_context.hpp"
+#include "support/scale.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -161,6 +162,45 @@ TEST_F(LimitedChunks, InvalidRequestsAreAnsweredByTheDriver) {
   EXPECT_EQ(create(granule + 1), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(create(0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(native(), limit);
+}
+
+// It takes what cuvmm keeps for other allocations, however fast another thread uses that again.
+TEST_F(LimitedChunks, FitDuringACaptureBesideAnAllocatingThread) {
+  constexpr Size share = 7 * granule;  // less than a quarter of the limit
+  std::atomic<bool> ends{false};
+  std::jthread allocates{[&] {
+    EXPECT_DONE(through_door<Call::cuCtxSetCurrent>(context_));
+    for (Size largest = granule; !ends; largest = largest % share + granule) {
+      std::vector<CUdeviceptr> blocks;
+      for (Size left = share, size = largest; left >= granule; size = granule) {
+        size = std::min(size, left);
+        left -= size;
+        through_door<Call::cuMemAlloc_v2>(&blocks.emplace_back(), std::size_t{size});
+      }
+      for (const CUdeviceptr block : blocks) through_door<Call::cuMemFree_v2>(block);
+    }
+  }};
+  CUstream stream = nullptr;
+  EXPECT_DONE(through_door<Call::cuStreamCreate>(&stream, unsigned{CU_STREAM_NON_BLOCKING}));
+  std::uint64_t refusals = 0;
+  for (std::uint64_t i = 0; i < scaled(5000); ++i) {
+    CUgraph graph = nullptr;
+    EXPECT_DONE(
+        through_door<Call::cuStreamBeginCapture_v2>(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    Handle chunk = 0;
+    const CUresult answer = create(&chunk, granule * (1 + i % (share / granule)));
+    if (answer == CUDA_SUCCESS) {
+      release(chunk);
+    } else {
+      ++refusals;
+    }
+    EXPECT_DONE(through_door<Call::cuStreamEndCapture>(stream, &graph));
+    EXPECT_DONE(through_door<Call::cuGraphDestroy>(graph));
+  }
+  ends = true;
+  allocates.join();
+  EXPECT_DONE(through_door<Call::cuStreamDestroy_v2>(stream));
+  EXPECT_EQ(refusals, 0U);
 }
 
 }  // namespace
