@@ -6,13 +6,16 @@
 
 A job beside a program that keeps the first card busy, under each policy for device time, and natively;
 then two jobs that need 60% of every card each, with their collectives in opposite orders, so that
-neither can go on unless all its ranks have their memory. Prints a line per figure and writes them as
+neither can go on unless all its ranks have their memory; then a job that `cuvmm pause` and `resume`
+stop and continue while it works. Prints a line per figure and writes them as
 JSON. Exits with 1 if a job fails, hangs or computes something else.
 """
 import argparse
+import json
 import os
 import pathlib
 import signal
+import statistics
 import subprocess
 import sys
 import threading
@@ -26,14 +29,16 @@ CAPACITY_GIB = 16
 
 
 class Job:
-    """A process with all ranks of a job as its children. Native without a service."""
+    """A process with all ranks of a job as its children. Native without a service or `options`."""
 
-    def __init__(self, bench, name, *arguments, service=None, terms=()):
+    def __init__(self, bench, name, *arguments, service=None, terms=(), options=()):
         command = [sys.executable, "-B", str(RANKS), *map(str, arguments)]
         if service:
             command = [str(bench.bin / "cuvmm"), "run", "--quiet", "--node", "require",
                        "--node-wait", "300s", "--name", name, "--group", name, *terms, "--",
                        *command]
+        elif options:
+            command = [str(bench.bin / "cuvmm"), "run", "--quiet", *options, "--", *command]
         self.name = name
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -123,6 +128,27 @@ def show_two_jobs(bench):
     bench.note("both at once, in turns, x one after the other", together / alone)
 
 
+def show_pauses_by_command(bench):
+    job = Job(bench, "paused", "--mib", 1024, "--steps", 8000, options=("--control",))
+    job.get_ready()
+    job.go()
+    tries, paused, held = 5, 0, []
+    for _ in range(tries):
+        time.sleep(0.3)
+        answers = [subprocess.run([str(bench.bin / "cuvmm"), what, "--json", "--timeout", "20s",
+                                   str(job.process.pid)], stdout=subprocess.PIPE, text=True, check=False)
+                   for what in ("pause", "resume")]
+        if any(answer.returncode != 0 for answer in answers):
+            continue
+        ranks = json.loads(answers[0].stdout)["processes"]
+        paused += len(ranks) == bench.cards and all(rank["paused"] for rank in ranks)
+        held += [rank["held_us"] / 1000 for rank in ranks]
+    job.end()
+    bench.note(f"pauses of all ranks by one command, of {tries}", paused)
+    if held:
+        bench.note("of that: a rank with 1 GiB stands still, median", statistics.median(held), "ms")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("build")
@@ -132,6 +158,7 @@ def main():
     bench.cards = len(card_bench.of_visible_cards("index"))
     show_beside_a_busy_program(bench)
     show_two_jobs(bench)
+    show_pauses_by_command(bench)
     bench.end(request.details)
 
 
