@@ -553,7 +553,7 @@ void* Control::serve(void* given) {
   const std::unique_ptr<ControlServing> serving{static_cast<ControlServing*>(given)};
   ::pthread_setname_np(::pthread_self(), "cuvmm-control");
   for (;;) {
-    keep_file_of(serving->socket);
+    if (serving->control.may_be_asked()) keep_file_of(serving->socket);
     serving->socket.serve(
         [&](const share::ControlRequest& request, const StillWanted& is_wanted,
             share::PauseCoordinator* coordinator) {

@@ -54,6 +54,8 @@ class Control {
   // refuse_pauses(), false stays false. Reads the request first: it publishes the pause before its
   // end.
   bool may_need_resume() const { return busy_.load() == Busy::Request || is_paused(); }
+  // Whether anybody may still have a request for the process.
+  bool may_be_asked() const { return !stays_out_.load() || may_need_resume(); }
 
   // What a command (or the program itself, by the C API) has paused, only a command resumes: the
   // node service may have paused it before, and finds that it is no longer its own.
