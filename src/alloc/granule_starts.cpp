@@ -256,7 +256,7 @@ std::optional<AllocationMap::Found> AllocationMap::Granule::last_before(CUdevice
   for (std::size_t i = 0; i < here.capacity; ++i) {
     if (Allocation* const there = here.entry(i).allocation()) look_at(*there);
   }
-  if (!last) search.pass();
+  if (!last) search.pass(here.capacity);
   return last;
 }
 

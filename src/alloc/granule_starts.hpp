@@ -14,17 +14,20 @@ class AllocationMap::Search {
   Search(CUdeviceptr address, MayContain may_contain)
       : address_(address), may_contain_(may_contain) {}
   CUdeviceptr address() const { return address_; }
-  // It has passed a place where nothing begins any longer.
-  void pass() {
-    if (++passed_ == many) is_in_vain_ = !may_contain_(address_);
+  // It has passed places where nothing begins any longer.
+  void pass(unsigned places = 1) {
+    if (has_asked_ || (passed_ += places) < many) return;
+    has_asked_ = true;
+    is_in_vain_ = !may_contain_(address_);
   }
   bool is_in_vain() const { return is_in_vain_; }
 
  private:
-  static constexpr unsigned many = 32;
+  static constexpr unsigned many = 16;
   const CUdeviceptr address_;
   const MayContain may_contain_;
   unsigned passed_ = 0;
+  bool has_asked_ = false;
   bool is_in_vain_ = false;
 };
 

@@ -230,7 +230,7 @@ AnswersTogether ask_together(const PauseRequest& request, const std::vector<int>
   for (const int process : processes) {
     if (!why_not_asked(request, process)) asked.push_back(process);
   }
-  return pause_together(asked, request_words(request, timeout), deadline_of(timeout));
+  return pause_together(asked, request_words(request, timeout), timeout, deadline_of(timeout));
 }
 
 // Returns the exit status for this process.

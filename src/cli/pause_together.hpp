@@ -9,9 +9,10 @@
 namespace cuvmm::cli {
 
 // Pauses these processes together, as ranks of a job that wait for each other on their devices have
-// to be. A process that cannot be paused does not keep the others from it.
+// to be. A process that cannot be paused within the timeout does not keep the others from it.
+// `until`: of all copies.
 std::map<int, Result<share::ControlAnswer>> pause_together(const std::vector<int>& processes,
-                                                           const share::ControlRequest& request,
-                                                           share::Deadline until);
+                                                           share::ControlRequest request,
+                                                           Duration timeout, share::Deadline until);
 
 }  // namespace cuvmm::cli

@@ -214,6 +214,7 @@ class Leases final : public Lessor {
   std::optional<node::PresenceReport> presence_told_;  // the last one sent to the present service
   std::vector<node::Revision> with_group_;             // pauses to be made together with the group
   std::optional<node::NextGroupStep> group_step_;      // the last one received
+  std::uint32_t group_steps_heard_ = 0;                // on this connection
   std::vector<node::WorkDeadline> work_deadlines_;     // of pauses that have not begun
   node::RequestId last_request_ = 0;
   std::vector<node::ShareKey> shares_;  // the newest keys, the oldest of them first

@@ -186,6 +186,7 @@ void Leases::lose() {
   presence_demands_.clear();
   with_group_.clear();
   group_step_.reset();  // the next service may use the same revision
+  group_steps_heard_ = 0;
   work_deadlines_.clear();
   for (Pending& pending : pending_) pending.state = Pending::State::Lost;
   heard_.notify_all();
@@ -290,6 +291,7 @@ bool Leases::take_note(const PauseWithGroup& said) {
 
 bool Leases::take_note(const NextGroupStep& said) {
   group_step_ = said;
+  ++group_steps_heard_;
   return true;
 }
 

@@ -248,19 +248,21 @@ class Leases::GroupOfService : public share::PauseCoordinator {
     // An earlier pause that failed may have left its last step.
     std::optional<NextGroupStep>& last = leases_.group_step_;
     if (last && last->revision != revision) last.reset();
+    heard_ = leases_.group_steps_heard_;
   }
   void report(bool has_ended_work) override {
     const Holding holding{leases_.lock_};
-    leases_.send(StandsStill{revision_, has_ended_work});
+    leases_.send(StandsStill{revision_, has_ended_work, heard_});
   }
   std::optional<GroupStep> step() override {
     const Holding holding{leases_.lock_};
+    heard_ = leases_.group_steps_heard_;
     if (!leases_.group_step_) return {};
     return leases_.group_step_->step;
   }
   void forget_step() override {
     const Holding holding{leases_.lock_};
-    leases_.group_step_.reset();
+    if (heard_ == leases_.group_steps_heard_) leases_.group_step_.reset();
   }
   void wait() override {
     Holding holding{leases_.lock_};
@@ -274,6 +276,7 @@ class Leases::GroupOfService : public share::PauseCoordinator {
  private:
   Leases& leases_;
   const Revision revision_;
+  std::uint32_t heard_ = 0;  // steps that the pause has seen
 };
 
 Result<void> Leases::pause_with_group(Duration within, const ReclaimDemand& demand,

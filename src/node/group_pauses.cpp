@@ -20,21 +20,28 @@ GroupPauses::GroupPause* GroupPauses::pause_of(ClientId client, Revision revisio
 void GroupPauses::say(ClientId client, Member& member, GroupStep step) {
   if (step == GroupStep::Hold) member.standing = Standing::Asked;
   if (step == GroupStep::Run || step == GroupStep::Over) member.standing = Standing::Running;
-  say_(client, {member.revision, step});
+  send(client, {member.revision, step});
+}
+
+void GroupPauses::send(ClientId client, const NextGroupStep& next) {
+  ++steps_sent_[client];
+  say_(client, next);
 }
 
 void GroupPauses::reported(ClientId client, const StandsStill& said) {
   GroupPause* const pause = pause_of(client, said.revision);
-  if (pause == nullptr) return say_(client, {said.revision, GroupStep::Over});
+  if (pause == nullptr) return send(client, {said.revision, GroupStep::Over});
   Member& member = pause->members[client];
   member.revision = said.revision;
-  // A report that crossed the order to run is out of date.
+  // Out of date: it crossed a step. Its sender may have let calls run since.
+  if (said.steps_heard && *said.steps_heard != steps_sent_[client]) return;
   if (member.standing == Standing::Running) return;
   member.standing = said.has_ended_work ? Standing::Still : Standing::Working;
   settle(*pause);
 }
 
 void GroupPauses::ended(ClientId client, Revision revision, ReclaimEnd how) {
+  if (how == ReclaimEnd::ClientGone) steps_sent_.erase(client);
   GroupPause* const pause = pause_of(client, revision);
   if (pause == nullptr) return;
   Member& member = pause->members[client];

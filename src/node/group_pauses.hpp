@@ -42,8 +42,10 @@ class GroupPauses {
   GroupPause* pause_of(ClientId client, Revision revision);
   void settle(GroupPause& pause);
   void say(ClientId client, Member& member, GroupStep step);
+  void send(ClientId client, const NextGroupStep& next);
 
   const Say say_;
+  std::map<ClientId, std::uint32_t> steps_sent_;
   std::map<std::string, GroupPause> pauses_;
 };
 

@@ -216,8 +216,11 @@ struct PauseWithGroup {
 struct StandsStill {
   Revision revision = 0;
   bool has_ended_work = false;
+  // How many steps the client had acted on, since it connected. A report that crossed a step is out
+  // of date.
+  std::optional<std::uint32_t> steps_heard = {};
   static constexpr auto fields(auto& self, auto&& field) {
-    field(self.revision), field(self.has_ended_work);
+    field(self.revision), field(self.has_ended_work), field(self.steps_heard);
   }
 };
 struct NextGroupStep {

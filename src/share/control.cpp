@@ -247,12 +247,14 @@ class ControlSocket::SenderAsCoordinator : public PauseCoordinator {
   void report(bool has_ended_work) override {
     ControlAnswer standing;
     standing.outcome = has_ended_work ? ControlOutcome::EndedWork : ControlOutcome::Works;
+    standing.steps_heard = steps_heard_;
     give(socket_.file(), standing);
   }
   std::optional<GroupStep> step() override {
     const auto said = received<ControlRequest>(socket_.file(), serving);
     if (said.ok() && *said && (*said)->what == ControlWhat::Step) {
       step_ = static_cast<GroupStep>((*said)->step);
+      ++steps_heard_;
     }
     return step_;
   }
@@ -267,6 +269,7 @@ class ControlSocket::SenderAsCoordinator : public PauseCoordinator {
   const OwnFd& socket_;
   const StillWanted& is_wanted_;
   std::optional<GroupStep> step_;
+  std::uint32_t steps_heard_ = 0;
 };
 
 ControlAnswer ControlSocket::answer_to(const Visitor& visitor, const Answering& answer) {

@@ -79,7 +79,9 @@ struct ControlAnswer {
   std::uint64_t ready = 0;      // host bytes kept pinned for the next pause
   std::uint32_t is_paused = 0;
   Presence presence = Presence::OnDevices;
-  LeftMemory left{};             // unless OnDevices
+  LeftMemory left{};              // unless OnDevices
+  std::uint32_t steps_heard = 0;  // EndedWork, Works: how many steps it had received
+  std::uint32_t reserved = 0;
   std::array<char, 256> text{};  // why it was refused, or why some memory stayed
 
   void say(const std::string& words);

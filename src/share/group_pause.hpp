@@ -27,6 +27,7 @@ class PauseCoordinator {
   virtual void report(bool has_ended_work) = 0;
   // The last step received and not forgotten.
   virtual std::optional<GroupStep> step() = 0;
+  // Forgets the step that step() has returned.
   virtual void forget_step() = 0;
   // Waits a moment for the next step.
   virtual void wait() = 0;

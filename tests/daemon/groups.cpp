@@ -85,6 +85,20 @@ TEST_F(PausesOfAGroup, IgnoreAReportThatCrossedTheOrderToRun) {
   EXPECT_EQ(told(1), GroupStep::Hold);
 }
 
+TEST_F(PausesOfAGroup, IgnoreAReportThatCrossedTheOrderToRunEvenIfTheNextOrderHasGoneOut) {
+  pauses.reported(2, {12, false, 0});
+  pauses.reported(1, {11, false, 0});
+  EXPECT_EQ(told(2), GroupStep::Run);
+  pauses.reported(1, {11, true, 0});
+  EXPECT_EQ(told(2), GroupStep::Hold);
+  pauses.reported(2, {12, true, 0});  // it has heard neither, and lets its calls run next
+  EXPECT_EQ(told(1), std::nullopt);
+  EXPECT_EQ(told(2), std::nullopt);
+  pauses.reported(2, {12, true, 2});
+  EXPECT_EQ(told(1), GroupStep::Move);
+  EXPECT_EQ(told(2), GroupStep::Move);
+}
+
 TEST_F(PausesOfAGroup, DoNotWaitForAMemberThatHasGone) {
   pauses.reported(1, {11, true});
   pauses.ended(2, 12, ReclaimEnd::ClientGone);

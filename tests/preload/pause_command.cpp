@@ -293,6 +293,27 @@ TEST(PauseCommand, AProcessThatCannotBePausedKeepsNoOtherFromIt) {
   EXPECT_EQ(lines_with(finished.out, "all rounds right"), 2u) << finished.out << finished.err;
 }
 
+// A rank without its fellow, whose kernel spins for ever, and two programs that have work all the
+// time.
+TEST(PauseCommand, AProgramWhoseWorkGoesOnKeepsNoOtherFromIt) {
+  const std::string run = cli() + " run --quiet --sim=memory=256M --control -- ";
+  const std::string turns = run + example("take_turns") + " --memory 25 --steps 400 --rest 20 & ";
+  const Finished finished =
+      run_program({"sh", "-c",
+                   run + program("rank") + " 0 " + own_folder() + "/meeting 32 1 & " + turns +
+                       "one=$!\n" + turns + "two=$!\nuntil [ $(" + cli() +
+                       " pause --list | wc -l) = 3 ]; do sleep 0.05; done\n"
+                       "for i in 1 2; do\n  sleep 0.3; " +
+                       cli() + " pause --timeout 1s --all; " + cli() +
+                       " resume --all\ndone\n"
+                       "kill -9 $(" +
+                       cli() + " pause --list | grep meeting | cut -f1); wait $one && wait $two"},
+                  {{"XDG_RUNTIME_DIR", own_folder()}});
+  EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
+  EXPECT_EQ(lines_with(finished.out, ": paused: "), 4u) << finished.out << finished.err;
+  EXPECT_EQ(lines_with(finished.out, "found what they had written"), 2u) << finished.out;
+}
+
 TEST(PauseCommand, AllMeansEveryProgramOfTheUser) {
   const Finished finished = run_beside(cli() + " pause --all && " + cli() + " resume --all");
   EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
