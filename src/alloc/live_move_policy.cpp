@@ -10,6 +10,11 @@ bool LiveMovePolicy::may_move() const {
   return !may_be_registered_by_address();
 }
 
+bool LiveMovePolicy::is_ruled_out() const {
+  return compact_ == Compact::Off || !dependencies_.sees_everything() ||
+         is_known_to_register_by_address();
+}
+
 bool LiveMovePolicy::may_be_registered_by_address() const {
   return compact_ != Compact::On && holds_device_by_address();
 }

@@ -14,6 +14,8 @@ class LiveMovePolicy {
       : dependencies_(dependencies), compact_(compact) {}
 
   bool may_move() const;
+  // May not, as far as is known without examining every descriptor of the process.
+  bool is_ruled_out() const;
   // Whether memory may be registered by address, out of our sight, for transfers that bypass the
   // driver.
   bool may_be_registered_by_address() const;

@@ -23,6 +23,7 @@ class QuiescedContext final : public Quiescence {
 
   // Returns false if the context is not quiescent by `until`, or if waiting is not allowed: a
   // kernel may be waiting for this very thread.
+  bool is_ruled_out() const override { return policy_.is_ruled_out(); }
   bool begin(std::uint64_t until) override;
   void end() override;
   CopyBy copy_by() override;

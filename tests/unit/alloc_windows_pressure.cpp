@@ -123,6 +123,16 @@ TEST_F(WindowsTest, QuiescesTheDeviceOnlyForEnoughGain) {
   EXPECT_EQ(world->counters().compacted_blocks, 0u);
 }
 
+TEST_F(WindowsTest, PlansNothingIfLiveMemoryMayNotMove) {
+  WindowsWorld world{driver(), 64 * MiB};
+  auto blocks = world.fill_with(1 * MiB);
+  const Size freed = world.free_every_second(blocks);
+  const int begun = world.quiescence.begun();
+  world.quiescence.rule_out();
+  EXPECT_EQ(outcome(world->allocate(freed)), "out of memory");
+  EXPECT_EQ(world.quiescence.begun(), begun);
+}
+
 TEST_F(WindowsTest, AnswersOutOfMemoryInTimeBesideWorkThatNeverEnds) {
   WindowsWorld world{driver(), 64 * MiB};
   auto blocks = world.fill_with(1 * MiB);

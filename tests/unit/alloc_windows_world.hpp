@@ -64,6 +64,7 @@ class GivenOrder final : public StreamOrder {
 // Always quiet, unless the test refuses.
 class GivenQuiescence final : public Quiescence {
  public:
+  bool is_ruled_out() const override { return is_ruled_out_; }
   bool begin(std::uint64_t until) override {
     ++begun_;
     begun_until_ = until;
@@ -76,6 +77,7 @@ class GivenQuiescence final : public Quiescence {
   CopyBy copy_by() override { return {stream_, 0}; }
 
   void refuse() { refuses_ = true; }
+  void rule_out() { is_ruled_out_ = true; }
   void during(std::function<void()> act) { during_ = std::move(act); }
   int begun() const { return begun_; }
   std::uint64_t begun_until() const { return begun_until_; }  // at most, the last time
@@ -86,6 +88,7 @@ class GivenQuiescence final : public Quiescence {
   std::shared_ptr<CopyStream> stream_ = std::make_shared<CopyStream>(driver());
   std::function<void()> during_;
   bool refuses_ = false;
+  bool is_ruled_out_ = false;
   std::atomic<bool> is_quiet_{false};
   std::atomic<int> begun_{0};
   std::uint64_t begun_until_ = 0;

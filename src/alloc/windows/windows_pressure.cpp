@@ -175,6 +175,7 @@ Result<bool> Windows::make_room(const WindowRequest& request, std::uint64_t unti
     const Holding holding{table_.lock};
     missing = missing_bytes(request);
     if (missing == 0 || settings_.quiescence == nullptr) return false;
+    if (settings_.quiescence->is_ruled_out()) return false;
     if (!compactor_.is_worthwhile(missing)) return false;
   }
   if (!settings_.quiescence->begin(until)) return false;
