@@ -35,7 +35,7 @@ cuvmm_status elastic_pool_create(uint64_t capacity, const cuvmm_elastic_pool_opt
 }
 
 void elastic_pool_destroy(cuvmm_elastic_pool* pool) {
-  destroy(pool);
+  destroy_with_memory(pool);
 }
 
 uint64_t elastic_pool_base_address(const cuvmm_elastic_pool* pool) {

@@ -33,6 +33,14 @@ void destroy(Object* object) {
   if (object == nullptr || !object->origin.is_this_process()) return;
   const HookBypass bypass;
   delete object;
+}
+
+// The same for an object that holds memory.
+template <class Object>
+void destroy_with_memory(Object* object) {
+  if (object == nullptr || !object->origin.is_this_process()) return;
+  destroy(object);
+  const HookBypass bypass;
   return_free_memory();
 }
 

@@ -258,7 +258,7 @@ cuvmm_status shared_buffer_export(const cuvmm_shared_buffer* buffer, uint64_t ch
 }
 
 cuvmm_status shared_buffer_destroy(cuvmm_shared_buffer* buffer, cuvmm_error*) {
-  destroy(buffer);
+  destroy_with_memory(buffer);
   return CUVMM_OK;
 }
 

@@ -80,7 +80,7 @@ cuvmm_status shared_pool_create(uint64_t physical_limit, const cuvmm_places* pla
 }
 
 void shared_pool_destroy(cuvmm_shared_pool* pool) {
-  destroy(pool);
+  destroy_with_memory(pool);
 }
 
 cuvmm_status shared_pool_register_model(cuvmm_shared_pool* pool, const char* model,
