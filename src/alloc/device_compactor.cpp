@@ -45,24 +45,24 @@ CUcontext DeviceCompactor::context_for(StreamId asker) const {
 // Stops the program only if that can yield enough, and not again soon after a stop that did not.
 bool DeviceCompactor::make_room(Size missing, StreamId asker, std::uint64_t until) {
   if (!policy_.may_move() || dependencies_.captures.any()) return false;
-  constexpr std::uint64_t rest = 8;  // times as long as the attempt
+  const auto otherwise =
+      store_.spill_room() >= missing ? MovePace::Else::Spilled : MovePace::Else::Refused;
+  if (pace_.is_resting(otherwise)) return false;
   const std::uint64_t began = now_ns();
-  if (began < not_before_.load(std::memory_order_relaxed)) return false;
-  if (could_share(missing) < missing) return false;
+  if (could_share(missing) < missing) {
+    pace_.note(began, MovePace::Outcome::NoPromise);
+    return false;
+  }
   const CUcontext context = context_for(asker);
   if (context == nullptr) return false;
-  const auto rest_a_while = [&] {
-    const std::uint64_t now = now_ns();
-    not_before_.store(now + (now - began) * rest, std::memory_order_relaxed);
-  };
   QuiescedContext quiescence{dependencies_, policy_, context};
   if (!quiescence.begin(until)) {
-    rest_a_while();
+    pace_.note(began, MovePace::Outcome::Futile);
     return false;
   }
   const Size freed = share(missing, quiescence.copy_by());
   quiescence.end();
-  if (freed == 0) rest_a_while();
+  pace_.note(began, freed == 0 ? MovePace::Outcome::Futile : MovePace::Outcome::Moved);
   CUVMM_LOG(Info, "device %d: moved live stream-ordered memory, which freed %llu MiB in %llu us",
             device_, static_cast<unsigned long long>(freed / MiB),
             static_cast<unsigned long long>((now_ns() - began) / 1000));

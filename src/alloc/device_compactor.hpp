@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
-
 #include "alloc/arena/compactor.hpp"
 #include "alloc/live_move_policy.hpp"
+#include "alloc/move_pace.hpp"
+#include "vmm/chunk_store.hpp"
 #include "vmm/copy_stream.hpp"
 
 namespace cuvmm {
@@ -17,8 +17,12 @@ class DeviceCompactor final : public Compactor {
  public:
   // All must outlive this object.
   DeviceCompactor(const ServedPools& pools, const MemoryDependencies& dependencies,
-                  const LiveMovePolicy& policy, int device)
-      : pools_(pools), dependencies_(dependencies), policy_(policy), device_(device) {}
+                  const LiveMovePolicy& policy, const ChunkStore& store, int device)
+      : pools_(pools),
+        dependencies_(dependencies),
+        policy_(policy),
+        store_(store),
+        device_(device) {}
 
   bool make_room(Size missing, StreamId asker, std::uint64_t until) override;
 
@@ -30,8 +34,9 @@ class DeviceCompactor final : public Compactor {
   const ServedPools& pools_;
   const MemoryDependencies& dependencies_;
   const LiveMovePolicy& policy_;
+  const ChunkStore& store_;
   const int device_;
-  std::atomic<std::uint64_t> not_before_{0};  // in now_ns()
+  MovePace pace_;
 };
 
 }  // namespace cuvmm

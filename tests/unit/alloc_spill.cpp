@@ -2,7 +2,9 @@
 // Memory beyond what the device or the limit has room for: where it comes from, and that it is
 // returned as soon as possible.
 #include <algorithm>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "alloc/memory.hpp"
 #include "alloc_arena_world.hpp"
@@ -203,6 +205,26 @@ TEST_F(WindowsSpill, AFreedSpilledBlockIsNotKeptForTheNext) {
   EXPECT_EQ(world->counters().spilled_bytes, 0u);
 }
 
+// Moving memory stops the program, which can do without if the memory may lie elsewhere.
+TEST_F(WindowsSpill, SoonAfterAMoveMemorySpillsInstead) {
+  NEEDS_HOST_CHUNKS();
+  WindowsWorld world{driver(), 128 * MiB};
+  auto blocks = world.fill_with(512 * KiB);
+  world.free_every_second(blocks);
+  world.spill(8 * MiB);
+  world.quiescence.during([] { std::this_thread::sleep_for(std::chrono::milliseconds{100}); });
+  const int begun = world.quiescence.begun();
+  world.block(8 * MiB);
+  EXPECT_EQ(world.quiescence.begun(), begun + 1);
+  EXPECT_EQ(world->counters().spilled_bytes, 0u);
+  const Size freed_with_it = world.store.counters(world.here).physical_free;
+  world.block(freed_with_it + 8 * MiB);
+  EXPECT_EQ(world.quiescence.begun(), begun + 1);
+  EXPECT_EQ(world->counters().spilled_bytes, 8 * MiB);
+  world.block(8 * MiB);
+  EXPECT_EQ(world.quiescence.begun(), begun + 2) << "there is no room elsewhere any more";
+}
+
 // A driver that may have no more addresses.
 bool has_addresses = true;
 decltype(Driver::cuMemAddressReserve) reserve_addresses;
@@ -294,6 +316,30 @@ TEST_F(MemorySpill, BothKindsOfMemoryGoBeyondTheLimit) {
   EXPECT_EQ(memory_->free(blocking), Answer{CUDA_SUCCESS});
   EXPECT_EQ(memory_->free(more), Answer{CUDA_SUCCESS});
   EXPECT_EQ(memory_->free_ordered(ordered, StreamName{}), Answer{CUDA_SUCCESS});
+}
+
+TEST_F(MemorySpill, SoonAfterAMoveOrderedMemorySpillsInstead) {
+  NEEDS_HOST_CHUNKS();
+  begin(settings(SpillTo::Host, limit));
+  std::vector<CUdeviceptr> quarters(limit / (512 * KiB));
+  for (CUdeviceptr& address : quarters) address = given_ordered(512 * KiB);
+  ASSERT_EQ(spilled(), 0u);
+  // The inner two of every second granule and the outer two of the others.
+  for (std::size_t i = 0; i < quarters.size(); ++i) {
+    const bool is_inner = i % 4 == 1 || i % 4 == 2;
+    if (is_inner != (i / 4 % 2 == 0)) continue;
+    EXPECT_EQ(memory_->free_ordered(quarters[i], StreamName{}), Answer{CUDA_SUCCESS});
+  }
+  EXPECT_CUDA(driver().cuLaunchHostFunc(
+      CU_STREAM_LEGACY, [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds{100}); },
+      nullptr));
+  submission_epoch_.leave();
+  const CUdeviceptr moved_for = given_ordered(4 * MiB);
+  EXPECT_EQ(spilled(), 0u);
+  const CUdeviceptr far = given_ordered(4 * MiB);
+  EXPECT_EQ(spilled(), 4 * MiB);
+  EXPECT_EQ(memory_->free_ordered(moved_for, StreamName{}), Answer{CUDA_SUCCESS});
+  EXPECT_EQ(memory_->free_ordered(far, StreamName{}), Answer{CUDA_SUCCESS});
 }
 
 // One thread waits for the free to the end; the others need not be refused for that.

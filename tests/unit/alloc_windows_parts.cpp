@@ -188,6 +188,25 @@ TEST(Colouring, EmptiesTheCheapestFirst) {
   EXPECT_NE(colouring.chunk_of(moved), 3u);
 }
 
+TEST(Colouring, AFullChunkIsEmptiedIntoSeveralOthers) {
+  constexpr Size quarter = granule / 4;
+  Colouring colouring{granule};
+  const Colouring::Index full = colouring.add_chunk(Colouring::Role::MayGo);
+  std::vector<Colouring::Index> leaving;
+  for (Size at = 0; at < 4; ++at) {
+    leaving.push_back(colouring.add_piece(full, {at * quarter, quarter}));
+  }
+  for (Size vacant = 0; vacant < 4; ++vacant) {
+    const Colouring::Index other = colouring.add_chunk(Colouring::Role::Stays);
+    for (Size at = 0; at < 4; ++at) {
+      if (at != vacant) colouring.add_piece(other, {at * quarter, quarter});
+    }
+  }
+  EXPECT_EQ(colouring.empty(5), 1u);
+  EXPECT_EQ(colouring.emptied(), std::vector{full});
+  for (Colouring::Index at = 0; at < 4; ++at) EXPECT_EQ(colouring.chunk_of(leaving[at]), at + 1);
+}
+
 TEST(Colouring, MorePiecesThanOneGroupStillPack) {
   if (run_scale() < 1) GTEST_SKIP() << "takes a while under a sanitizer";
   std::mt19937_64 random{seed()};

@@ -63,21 +63,20 @@ class Survey {
   Survey(Layout& layout, const GranuleSurvey::What& what)
       : layout_(layout), what_(what), tile_(layout.first()) {}
 
-  Seen look_at(const MappedChunk& mapped) {
-    Seen seen;
+  void look_at(const MappedChunk& mapped, Seen& seen) {
+    seen.granules.clear();
     const Size unit = layout_.unit();
     const Stretch where = mapped.where();
     seen.stays = !(mapped.chunk->location() == what_.where) || !(mapped.access == what_.access) ||
                  mapped.chunk.exported() || !is_multiple(where.size, unit);
     for (Size at = where.offset; !seen.stays && at < where.end(); at += unit) {
       tile_ = layout_.tile_at(at, tile_);
-      seen.granules.push_back({{at, tile_}, look_at({at, tile_}, seen)});
+      seen.granules.push_back({{at, tile_}, live_in({at, tile_}, seen)});
     }
-    return seen;
   }
 
  private:
-  LiveParts look_at(const GranuleSurvey::Place& place, Seen& seen) const {
+  LiveParts live_in(const GranuleSurvey::Place& place, Seen& seen) const {
     LiveParts live;
     for_each_tile_in(layout_, place, [&](const Tile& tile, const Stretch& part) {
       if (tile.kind == TileKind::Block) {
@@ -106,9 +105,12 @@ GranuleSurvey GranuleSurvey::of(Layout& layout, const Mapping& mapping, const Wh
   std::vector<Seen> seen;  // by chunk
   std::unordered_map<CUmemGenericAllocationHandle, std::size_t> known;
   const Size unit = layout.unit();
+  Seen here;
   mapping.for_each([&](const MappedChunk& mapped) {
-    Seen here = look.look_at(mapped);
+    look.look_at(mapped, here);
     all.some_stay |= here.stays;
+    // Full memory has room for nothing and fits nowhere. Most memory is, if there is too little.
+    if (mapped.chunk->size() == unit && !here.stays && here.granules.front().live.is_full()) return;
     if (mapped.chunk->size() == unit && !here.granules.empty()) {
       here.granules.front().window = windows.window_of(mapped.offset);
     }
@@ -118,6 +120,7 @@ GranuleSurvey GranuleSurvey::of(Layout& layout, const Mapping& mapping, const Wh
                         [](const Granule& granule) { return granule.live.is_empty(); }));
       if (!here.stays && free != here.granules.size()) all.free_granules += free;
       for (const Granule& granule : here.granules) {
+        if (granule.live.is_full()) continue;
         all.chunks.push_back({mapped.chunk, {granule.place}, here.stays});
         seen.push_back({{granule}, here.stays});
       }
@@ -127,7 +130,7 @@ GranuleSurvey GranuleSurvey::of(Layout& layout, const Mapping& mapping, const Wh
     Tile* const first = here.granules.empty() ? nullptr : here.granules.front().place.first;
     if (is_new) {
       all.chunks.push_back({mapped.chunk, {{mapped.offset, first}}, here.stays});
-      seen.push_back(std::move(here));
+      seen.push_back(here);
       return;
     }
     Chunk& chunk = all.chunks[place->second];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -17,13 +18,26 @@ class LiveParts {
 
   // `where` counts from the granule's first byte.
   void mark(const Stretch& where, Size granule) {
+    constexpr Size bits = 64;  // of a word
     const Size part = granule / parts;
-    for (Size at = where.offset / part; at * part < where.end(); ++at) {
-      words_[at / 64] |= std::uint64_t{1} << at % 64;
+    const Size end = (where.end() + part - 1) / part;
+    for (Size at = where.offset / part; at < end;) {
+      const Size count = std::min(end - at, bits - at % bits);
+      words_[at / bits] |= (~std::uint64_t{0} >> (bits - count)) << at % bits;
+      at += count;
     }
   }
 
-  bool is_empty() const { return count() == 0; }
+  bool is_empty() const {
+    std::uint64_t any = 0;
+    for (const std::uint64_t word : words_) any |= word;
+    return any == 0;
+  }
+  bool is_full() const {
+    std::uint64_t all = ~std::uint64_t{0};
+    for (const std::uint64_t word : words_) all &= word;
+    return ~all == 0;
+  }
   bool is_within(const LiveParts& other) const { return within(other) == *this; }
   LiveParts within(const LiveParts& other) const {
     LiveParts both = *this;

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <tuple>
 #include <unordered_set>
+#include <utility>
 
 namespace cuvmm {
 namespace {
@@ -30,24 +31,24 @@ bool for_each_word(Size begin, Size end, Visit visit) {
 }  // namespace
 
 Colouring::Colouring(Size granule)
-    : words_((granule / step + bits_a_word - 1) / bits_a_word),
+    : granule_(granule),
+      words_((granule / step + bits_a_word - 1) / bits_a_word),
       cell_steps_(std::max<Size>(1, granule / step / bits_a_word)) {}
 
 Colouring::Index Colouring::add_chunk(Role role) {
   chunks_.push_back({.role = role});
   taken_.resize(chunks_.size() * words_);
-  cells_.push_back(0);
   order_.clear();
   return static_cast<Index>(chunks_.size() - 1);
 }
 
 Colouring::Index Colouring::add_piece(Index chunk, Stretch where) {
+  order_.clear();
   pieces_.push_back({.begin = static_cast<std::uint32_t>(where.offset / step),
                      .end = static_cast<std::uint32_t>(where.end() / step),
                      .at = chunk});
   const auto added = static_cast<Index>(pieces_.size() - 1);
   put(added, chunk);
-  order_.clear();
   return added;
 }
 
@@ -60,7 +61,24 @@ void Colouring::put_in_order() {
   std::sort(order_.begin(), order_.end(), [&](Index a, Index b) { return cost(a) < cost(b); });
   next_ = 0;
   cursors_.clear();
+  find_targets();
   choose_groups();
+}
+
+// A full chunk takes nothing before it is emptied, and then it is no target. If memory is short,
+// most chunks are full.
+void Colouring::find_targets() {
+  targets_.clear();
+  target_of_.assign(chunks_.size(), none);
+  for (const Index chunk : order_) {
+    if (chunks_[chunk].bytes == granule_ || chunks_[chunk].is_empty) continue;
+    target_of_[chunk] = static_cast<Index>(targets_.size());
+    targets_.push_back(chunk);
+  }
+  cells_.assign(targets_.size(), 0);
+  for (const Piece& piece : pieces_) {
+    if (target_of_[piece.at] != none) cells_[target_of_[piece.at]] |= cells_within(piece);
+  }
 }
 
 // A search that fails has examined every chunk, once for each shape of piece. If there are too many
@@ -68,7 +86,7 @@ void Colouring::put_in_order() {
 // full and of nearly empty chunks, so little is lost.
 void Colouring::choose_groups() {
   constexpr Size most_looks = 400'000'000;
-  const auto looks = [this](Size shapes) { return shapes * chunks_.size(); };
+  const auto looks = [this](Size shapes) { return shapes * targets_.size(); };
   groups_ = 1;
   if (looks(pieces_.size()) <= most_looks) return;
   std::unordered_set<std::uint64_t> shapes;
@@ -82,8 +100,9 @@ std::size_t Colouring::empty(std::size_t most) {
   for (; next_ < order_.size() && emptied_.size() - before < most; ++next_) {
     const Index chunk = order_[next_];
     if (chunks_[chunk].role == Role::Stays) break;
-    if (try_to_empty(static_cast<Index>(next_))) {
+    if (!chunks_[chunk].is_empty && try_to_empty(static_cast<Index>(next_))) {
       chunks_[chunk].is_empty = true;
+      if (target_of_[chunk] != none) cells_[target_of_[chunk]] = all_ones;
       emptied_.push_back(chunk);
     }
   }
@@ -97,13 +116,13 @@ bool Colouring::try_to_empty(Index position) {
     leaving.push_back(piece);
   }
   // Longest first, because the longest piece is the likeliest to find no room.
-  std::stable_sort(leaving.begin(), leaving.end(), [this](Index a, Index b) {
-    return pieces_[a].end - pieces_[a].begin > pieces_[b].end - pieces_[b].begin;
+  std::sort(leaving.begin(), leaving.end(), [this](Index a, Index b) {
+    return std::pair{pieces_[b].bytes(), a} < std::pair{pieces_[a].bytes(), b};
   });
   const Chunk before = chunks_[source];
   std::vector<Index> next_before;
   for (const Index piece : leaving) {
-    const Index target = find_target(pieces_[piece], position % groups_);
+    const Index target = find_goal(pieces_[piece], position % groups_);
     if (target == none) {
       take_back(leaving, next_before, source);
       chunks_[source] = before;
@@ -133,20 +152,23 @@ void Colouring::take_back(const std::vector<Index>& leaving, const std::vector<I
 
 // Searches from the fullest chunk downwards, so that nearly empty chunks can be emptied next. The
 // chunk being emptied needs no check: it has the piece itself, so it has no room for it.
-Colouring::Index Colouring::find_target(const Piece& piece, Index group) {
+Colouring::Index Colouring::find_goal(const Piece& piece, Index group) {
+  if (group >= targets_.size()) return none;
   const Search search{shape_of(piece), group};
-  const auto count = static_cast<Index>(order_.size());
-  const Index last = (count - 1 - group) / groups_;
+  const Index last = (static_cast<Index>(targets_.size()) - 1 - group) / groups_;
   Index& rank = cursors_.try_emplace(search, last).first->second;
+  const std::uint64_t within = cells_within(piece);
   for (; rank != none; --rank) {
-    const Index chunk = order_[rank * groups_ + group];
-    if (!chunks_[chunk].is_empty && has_room(chunk, piece)) return chunk;
+    const Index target = rank * groups_ + group;
+    if ((cells_[target] & within) == 0 && has_room(targets_[target], piece)) {
+      return targets_[target];
+    }
   }
   return none;
 }
 
 bool Colouring::has_room(Index chunk, const Piece& piece) const {
-  if ((cells_[chunk] & cells_within(piece)) != 0) return false;
+  if (chunks_[chunk].is_empty) return false;
   const std::uint64_t* const taken = &taken_[chunk * words_];
   return for_each_word(piece.begin, piece.end,
                        [&](Size word, std::uint64_t mask) { return (taken[word] & mask) == 0; });
@@ -169,8 +191,10 @@ void Colouring::set_bits(Index chunk, const Piece& piece, bool taken) {
     words[word] = taken ? words[word] | mask : words[word] & ~mask;
     return true;
   });
+  if (order_.empty()) return;
+  std::uint64_t& cells = cells_[target_of_[chunk]];
   const std::uint64_t within = cells_within(piece);
-  cells_[chunk] = taken ? cells_[chunk] | within : cells_[chunk] & ~within;
+  cells = taken ? cells | within : cells & ~within;
 }
 
 std::uint64_t Colouring::cells_within(const Piece& piece) const {

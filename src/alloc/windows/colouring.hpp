@@ -71,9 +71,10 @@ class Colouring {
   };
 
   void put_in_order();
+  void find_targets();
   void choose_groups();
   bool try_to_empty(Index position);
-  Index find_target(const Piece& piece, Index group);
+  Index find_goal(const Piece& piece, Index group);
   bool has_room(Index chunk, const Piece& piece) const;
   void put(Index piece, Index chunk);
   void take_back(const std::vector<Index>& leaving, const std::vector<Index>& next_before,
@@ -84,15 +85,20 @@ class Colouring {
     return std::uint64_t{piece.begin} << 32 | piece.end;
   }
 
+  const Size granule_;
   const Size words_;       // per chunk, one bit per step
   const Size cell_steps_;  // per cell, 64 cells per chunk
   std::vector<Chunk> chunks_;
   std::vector<Piece> pieces_;
   std::vector<std::uint64_t> taken_;  // exactly
-  std::vector<std::uint64_t> cells_;  // one word per chunk: cells that lie within one piece
   std::vector<Index> order_;          // cheapest first, those that stay last
   std::size_t next_ = 0;              // first position not yet tried
-  Index groups_ = 1;                  // position p belongs to group p % groups_
+  // Those of `order_` that are not full, and which of a target's cells lie within one piece. A
+  // search goes through nothing but these words.
+  std::vector<Index> targets_;
+  std::vector<std::uint64_t> cells_;
+  std::vector<Index> target_of_;  // by chunk; none: it is full
+  Index groups_ = 1;  // a position, here or in `order_`, belongs to the group p % groups_
   // How far each search has come: chunks of the group that rank higher will never have room.
   std::unordered_map<Search, Index, SearchHash> cursors_;
   std::vector<Index> emptied_;

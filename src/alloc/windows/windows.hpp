@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "alloc/memory_pressure.hpp"
+#include "alloc/move_pace.hpp"
 #include "alloc/region_use.hpp"
 #include "alloc/traced_arena.hpp"
 #include "alloc/windows/window_compactor.hpp"
@@ -144,6 +145,7 @@ class Windows final : public ReclaimClient {
 
   WindowTable table_;  // its lock guards what follows
   WindowCompactor compactor_{table_};
+  MovePace pace_;
   WindowTransfer transfer_;
   WindowEviction eviction_{table_, compactor_};
   bool turn_is_taken_ = false;

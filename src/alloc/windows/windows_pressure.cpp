@@ -170,13 +170,19 @@ bool Windows::wait_for_a_free(std::uint64_t until) {
 
 // Compacts live pieces. Returns whether a retry is worthwhile.
 Result<bool> Windows::make_room(const WindowRequest& request, std::uint64_t until) {
+  const std::uint64_t began = now_ns();
   Size missing = 0;
   {
     const Holding holding{table_.lock};
     missing = missing_bytes(request);
     if (missing == 0 || settings_.quiescence == nullptr) return false;
     if (settings_.quiescence->is_ruled_out()) return false;
-    if (!compactor_.is_worthwhile(missing)) return false;
+    const bool may_spill = store_.spill_room() >= missing;
+    if (may_spill && pace_.is_resting(MovePace::Else::Spilled)) return false;
+    if (!compactor_.is_worthwhile(missing)) {
+      pace_.note(began, MovePace::Outcome::NoPromise);
+      return false;
+    }
   }
   if (!settings_.quiescence->begin(until)) return false;
   set_compacting(true);
@@ -186,6 +192,7 @@ Result<bool> Windows::make_room(const WindowRequest& request, std::uint64_t unti
   }};
   const Size wanted = missing + chunks_to_spare * table_.granule;
   const Result<Size> freed = compact(wanted, {settings_.quiescence->copy_by(), settings_.wait});
+  pace_.note(began, MovePace::Outcome::Moved);
   if (freed.ok()) return *freed != 0;
   if (freed.error().kind == ErrorKind::TimedOut) return false;
   return freed.error();

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/clock.hpp"
+
+namespace cuvmm {
+
+// Bounds the share of the time that goes into moving live memory: after an attempt, the next one
+// waits for a multiple of the time that it took.
+class MovePace {
+ public:
+  enum class Else : std::uint8_t {
+    Refused,  // the request for which memory would move
+    Spilled,  // moving is worth less then
+  };
+  bool is_resting(Else otherwise) const {
+    const auto& until = otherwise == Else::Spilled ? rests_if_spilled_ : rests_;
+    return now_ns() < until.load(std::memory_order_relaxed);
+  }
+
+  enum class Outcome : std::uint8_t {
+    Moved,
+    Futile,    // the program was stopped for nothing
+    NoPromise  // it was not stopped, because that would not have yielded enough
+  };
+  // Call after an attempt that began at that time, in now_ns().
+  void note(std::uint64_t began, Outcome outcome) {
+    constexpr std::uint64_t usual = 8;
+    constexpr std::uint64_t if_spilled = 32;
+    const std::uint64_t now = now_ns();
+    rests_if_spilled_.store(now + (now - began) * if_spilled, std::memory_order_relaxed);
+    if (outcome == Outcome::Futile) {
+      rests_.store(now + (now - began) * usual, std::memory_order_relaxed);
+    }
+  }
+
+ private:
+  std::atomic<std::uint64_t> rests_{0};  // in now_ns()
+  std::atomic<std::uint64_t> rests_if_spilled_{0};
+};
+
+}  // namespace cuvmm
