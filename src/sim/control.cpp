@@ -42,9 +42,9 @@ cuvmm_sim_counters counters_of(Device& device) {
 
 cuvmm_sim_card card_of(const Device& device) {
   SharedCard& card = *device.card();
-  const SharedCard::Use use = card.use_of(device.ordinal());
+  const SharedCard::Use use = card.use_of(device.number());
   const auto& engines =
-      card.books().members[card.place()].engines[static_cast<std::size_t>(device.ordinal())];
+      card.books().members[card.place()].engines[static_cast<std::size_t>(device.number())];
   const EngineUse& compute = engines[static_cast<std::size_t>(CardEngine::Compute)];
   const EngineUse& copy = engines[static_cast<std::size_t>(CardEngine::Copy)];
   return {.held_bytes = use.held,

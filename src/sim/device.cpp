@@ -6,7 +6,7 @@
 namespace cuvmm::sim {
 
 bool Device::take(Size bytes) {
-  if (card_ != nullptr && !card_->take(ordinal_, bytes)) return false;
+  if (card_ != nullptr && !card_->take(number_, bytes)) return false;
   Size used = used_.load();
   do {
     if (bytes > memory_ || used > memory_ - bytes) return false;
@@ -20,11 +20,11 @@ bool Device::take(Size bytes) {
 
 void Device::give_back(Size bytes) {
   used_.fetch_sub(bytes);
-  if (card_ != nullptr) card_->give_back(ordinal_, bytes);
+  if (card_ != nullptr) card_->give_back(number_, bytes);
 }
 
 Size Device::free() const {
-  return memory_ - (card_ != nullptr ? card_->use_of(ordinal_).held_by_all : used());
+  return memory_ - (card_ != nullptr ? card_->use_of(number_).held_by_all : used());
 }
 
 }  // namespace cuvmm::sim

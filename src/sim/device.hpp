@@ -17,11 +17,13 @@ class SharedCard;
 
 class Device {
  public:
-  // `card` is nullptr if the device is not shared with other processes.
-  Device(int ordinal, Size memory, SharedCard* card)
-      : ordinal_(ordinal), memory_(memory), card_(card) {}
+  // `ordinal`: as the program counts the devices that it sees. `number`: on the machine. `card` is
+  // nullptr if the device is not shared with other processes.
+  Device(int ordinal, int number, Size memory, SharedCard* card)
+      : ordinal_(ordinal), number_(number), memory_(memory), card_(card) {}
 
   int ordinal() const { return ordinal_; }
+  int number() const { return number_; }
   Size memory() const { return memory_; }
   SharedCard* card() const { return card_; }
 
@@ -52,6 +54,7 @@ class Device {
 
  private:
   const int ordinal_;
+  const int number_;
   const Size memory_;
   SharedCard* const card_;
   std::atomic<Size> used_{0};

@@ -4,7 +4,7 @@
 namespace cuvmm::sim {
 namespace {
 
-int value_of(CUdevice_attribute attribute, CUdevice device) {
+int value_of(CUdevice_attribute attribute, const Device& device) {
   switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
@@ -57,7 +57,7 @@ int value_of(CUdevice_attribute attribute, CUdevice device) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
       return 0;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
-      return device + 1;
+      return device.number() + 1;
     case CU_DEVICE_ATTRIBUTE_GPU_OVERLAP:
     case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
     case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
@@ -91,7 +91,7 @@ int value_of(CUdevice_attribute attribute, CUdevice device) {
 
 }  // namespace
 
-CUresult device_attribute(CUdevice_attribute attribute, CUdevice device, int* value) {
+CUresult device_attribute(CUdevice_attribute attribute, const Device& device, int* value) {
   // Attributes begin at 1, and MAX is one past the last attribute that this header knows.
   if (attribute < 1 || attribute >= CU_DEVICE_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
   *value = value_of(attribute, device);

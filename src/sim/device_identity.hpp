@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstdio>
 #include <string_view>
 
 namespace cuvmm::sim {
@@ -27,6 +28,18 @@ inline DeviceUuid device_uuid(std::string_view card, int ordinal) {
     uuid[6 + i] = static_cast<std::uint8_t>(hash >> (8 * i));
   }
   return uuid;
+}
+
+// "GPU-…", as NVML writes it, with a null at the end.
+inline std::array<char, 41> uuid_text(const DeviceUuid& uuid) {
+  std::array<char, 41> text{'G', 'P', 'U', '-'};
+  std::size_t at = 4;
+  for (std::size_t i = 0; i < uuid.size(); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text[at++] = '-';
+    std::snprintf(&text[at], 3, "%02x", uuid[i]);
+    at += 2;
+  }
+  return text;
 }
 
 }  // namespace cuvmm::sim

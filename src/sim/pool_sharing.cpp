@@ -100,7 +100,7 @@ std::pair<int, std::uint64_t> catalogue_of(const Pool& pool) {
   header.token = secret_of_this_process() + 2 * pool.id();
   header.piece_size = piece_size();
   header.process = static_cast<std::int32_t>(getpid());
-  header.device = pool.properties().device != nullptr ? pool.properties().device->ordinal() : -1;
+  header.device = pool.properties().device != nullptr ? pool.properties().device->number() : -1;
   if (!file.is_open() || pwrite(file.number(), &header, sizeof header, 0) != sizeof header) {
     return {-1, 0};
   }
@@ -144,7 +144,8 @@ std::shared_ptr<Pool> import_pool(int descriptor) {
   if (header.kind != CatalogueHeader{}.kind || header.piece_size != piece_size()) return nullptr;
   Fd own{fcntl(descriptor, F_DUPFD_CLOEXEC, 0)};
   if (!own.is_open()) return nullptr;
-  Device* device = Process::get().device(header.device);
+  Device* device = Process::get().device_numbered(header.device);
+  if (header.device >= 0 && device == nullptr) return nullptr;  // this process does not see it
   return create_pool(
       {.device = device, .import = std::make_shared<PoolImport>(std::move(own), header)});
 }

@@ -3,6 +3,10 @@
 
 #include <pthread.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+
 #include "base/made_once.hpp"
 #include "base/no_forks.hpp"
 #include "sim/card/shared_card.hpp"
@@ -10,6 +14,7 @@
 #include "sim/guard.hpp"
 #include "sim/settings.hpp"
 #include "sim/views.hpp"
+#include "sim/visible_devices.hpp"
 
 namespace cuvmm::sim {
 
@@ -20,6 +25,14 @@ constinit MadeOnce<Process> the_process;
 // At load, since a process may fork before it starts.
 [[gnu::constructor]] void handle_forks() {
   pthread_atfork(nullptr, nullptr, &Process::after_fork_in_child);
+}
+
+std::vector<int> devices_to_show(int count) {
+  const char* const wanted = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (wanted != nullptr) return visible_devices(wanted, count, settings().card.name);
+  std::vector<int> all(static_cast<std::size_t>(count));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
 }
 
 }  // namespace
@@ -58,13 +71,16 @@ CUresult Process::start() {
   if (settings().devices == 0) return CUDA_ERROR_NO_DEVICE;
   if (const CUresult refused = join_card(); refused != CUDA_SUCCESS) return refused;
   const int count = card_ != nullptr ? card_->device_count() : int{settings().devices};
-  if (has_backing() && !Views::reserve(count)) {
+  const std::vector<int> visible = devices_to_show(count);
+  if (visible.empty()) return CUDA_ERROR_NO_DEVICE;
+  if (has_backing() && !Views::reserve(static_cast<int>(visible.size()))) {
     CUVMM_LOG(Error, "the addresses for device memory cannot be reserved");
     return CUDA_ERROR_OPERATING_SYSTEM;
   }
-  for (int ordinal = 0; ordinal < count; ++ordinal) {
-    const Size memory = card_ != nullptr ? card_->memory() : round_down(settings().memory, 2 * MiB);
-    devices_.push_back(std::make_unique<Device>(ordinal, memory, card_.get()));
+  const Size memory = card_ != nullptr ? card_->memory() : round_down(settings().memory, 2 * MiB);
+  for (const int number : visible) {
+    const auto ordinal = static_cast<int>(devices_.size());
+    devices_.push_back(std::make_unique<Device>(ordinal, number, memory, card_.get()));
   }
   Guard::install();
   started_.store(true, std::memory_order_release);
@@ -89,6 +105,12 @@ void Process::after_fork_in_child() {
 Device* Process::device(int ordinal) {
   if (ordinal < 0 || ordinal >= device_count()) return nullptr;
   return devices_[static_cast<std::size_t>(ordinal)].get();
+}
+
+Device* Process::device_numbered(int number) {
+  const auto found = std::find_if(devices_.begin(), devices_.end(),
+                                  [=](const auto& one) { return one->number() == number; });
+  return found != devices_.end() ? found->get() : nullptr;
 }
 
 }  // namespace cuvmm::sim

@@ -37,6 +37,7 @@ class Process {
   int device_count() const { return static_cast<int>(devices_.size()); }
   // Returns nullptr if there is no such device.
   Device* device(int ordinal);
+  Device* device_numbered(int number);  // on the machine
 
   // nullptr if the devices are not shared with other processes.
   SharedCard* card() const { return card_.get(); }

@@ -14,8 +14,9 @@ namespace {
 
 CUresult uuid_of(CUuuid* uuid, CUdevice device) {
   if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (Process::get().device(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  const DeviceUuid made = device_uuid(settings().card.name, device);
+  const Device* const known = Process::get().device(device);
+  if (known == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  const DeviceUuid made = device_uuid(settings().card.name, known->number());
   std::memcpy(uuid->bytes, made.data(), sizeof uuid->bytes);
   return CUDA_SUCCESS;
 }
@@ -64,21 +65,24 @@ CUVMM_SIM(cuDeviceTotalMem_v2)(size_t* bytes, CUdevice ordinal) {
 
 CUVMM_SIM(cuDeviceGetAttribute)(int* value, CUdevice_attribute attribute, CUdevice device) {
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (Process::get().device(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  return device_attribute(attribute, device, value);
+  const Device* const known = Process::get().device(device);
+  if (known == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  return device_attribute(attribute, *known, value);
 }
 
 CUVMM_SIM(cuDeviceComputeCapability)(int* major, int* minor, CUdevice device) {
   if (major == nullptr || minor == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (Process::get().device(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  device_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device, major);
-  return device_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device, minor);
+  const Device* const known = Process::get().device(device);
+  if (known == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  device_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, *known, major);
+  return device_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, *known, minor);
 }
 
 CUVMM_SIM(cuDeviceGetPCIBusId)(char* id, int size, CUdevice device) {
-  if (Process::get().device(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  const Device* const known = Process::get().device(device);
+  if (known == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   char text[32];
-  std::snprintf(text, sizeof text, "0000:%02X:00.0", device + 1);
+  std::snprintf(text, sizeof text, "0000:%02X:00.0", known->number() + 1);
   return write_text(id, size, text);
 }
 
@@ -89,8 +93,9 @@ CUVMM_SIM(cuDeviceGetByPCIBusId)(CUdevice* device, const char* id) {
   if (device == nullptr || id == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const bool with_domain = std::sscanf(id, "%x:%x:%x", &domain, &bus, &slot) == 3;
   if (!with_domain && std::sscanf(id, "%x:%x", &bus, &slot) != 2) return CUDA_ERROR_INVALID_VALUE;
-  if (Process::get().device(static_cast<int>(bus) - 1) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  *device = static_cast<CUdevice>(bus) - 1;
+  const Device* const found = Process::get().device_numbered(static_cast<int>(bus) - 1);
+  if (found == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *device = found->ordinal();
   return CUDA_SUCCESS;
 }
 

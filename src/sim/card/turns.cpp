@@ -150,7 +150,7 @@ OnEngine::OnEngine(const Device& device, CUgraphNodeType work) {
   const auto engine = engine_for(work);
   if (device.card() == nullptr || !engine) return;
   card_ = device.card();
-  device_ = static_cast<std::size_t>(device.ordinal());
+  device_ = static_cast<std::size_t>(device.number());
   engine_ = static_cast<std::size_t>(*engine);
   Turns turns{*card_, device_, engine_};
   turns.want();

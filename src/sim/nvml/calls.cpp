@@ -39,16 +39,8 @@ NvmlAnswer check(NvmlDevice device) {
   return is_device(device) ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
 }
 
-std::array<char, 41> uuid_text(int ordinal) {
-  const DeviceUuid uuid = device_uuid(settings().card.name, ordinal);
-  std::array<char, 41> text{'G', 'P', 'U', '-'};
-  std::size_t at = 4;
-  for (std::size_t i = 0; i < uuid.size(); ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text[at++] = '-';
-    std::snprintf(&text[at], 3, "%02x", uuid[i]);
-    at += 2;
-  }
-  return text;
+std::array<char, 41> uuid_of(int number) {
+  return uuid_text(device_uuid(settings().card.name, number));
 }
 
 NvmlAnswer write_text(char* to, std::uint32_t size, const char* text) {
@@ -152,7 +144,7 @@ CUVMM_NVML NvmlAnswer nvmlDeviceGetHandleByUUID(const char* uuid, NvmlDevice* de
   if (initialized.load() == 0) return NVML_ERROR_UNINITIALIZED;
   if (uuid == nullptr || device == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
   for (int ordinal = 0; ordinal < nvml_device_count(); ++ordinal) {
-    if (std::strcmp(uuid_text(ordinal).data(), uuid) != 0) continue;
+    if (std::strcmp(uuid_of(ordinal).data(), uuid) != 0) continue;
     *device = &entries[static_cast<std::size_t>(ordinal)];
     return NVML_SUCCESS;
   }
@@ -161,7 +153,7 @@ CUVMM_NVML NvmlAnswer nvmlDeviceGetHandleByUUID(const char* uuid, NvmlDevice* de
 
 CUVMM_NVML NvmlAnswer nvmlDeviceGetUUID(NvmlDevice device, char* uuid, std::uint32_t size) {
   if (const NvmlAnswer refused = check(device); refused != NVML_SUCCESS) return refused;
-  return write_text(uuid, size, uuid_text(device->ordinal).data());
+  return write_text(uuid, size, uuid_of(device->ordinal).data());
 }
 
 CUVMM_NVML NvmlAnswer nvmlDeviceGetName(NvmlDevice device, char* name, std::uint32_t size) {
