@@ -45,9 +45,7 @@ CUcontext DeviceCompactor::context_for(StreamId asker) const {
 // Stops the program only if that can yield enough, and not again soon after a stop that did not.
 bool DeviceCompactor::make_room(Size missing, StreamId asker, std::uint64_t until) {
   if (!policy_.may_move() || dependencies_.captures.any()) return false;
-  const auto otherwise =
-      store_.spill_room() >= missing ? MovePace::Else::Spilled : MovePace::Else::Refused;
-  if (pace_.is_resting(otherwise)) return false;
+  if (pace_.is_resting(MovePace::Else::Refused)) return false;
   const std::uint64_t began = now_ns();
   if (could_share(missing) < missing) {
     pace_.note(began, MovePace::Outcome::NoPromise);

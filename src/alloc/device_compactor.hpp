@@ -4,7 +4,6 @@
 #include "alloc/arena/compactor.hpp"
 #include "alloc/live_move_policy.hpp"
 #include "alloc/move_pace.hpp"
-#include "vmm/chunk_store.hpp"
 #include "vmm/copy_stream.hpp"
 
 namespace cuvmm {
@@ -17,14 +16,11 @@ class DeviceCompactor final : public Compactor {
  public:
   // All must outlive this object.
   DeviceCompactor(const ServedPools& pools, const MemoryDependencies& dependencies,
-                  const LiveMovePolicy& policy, const ChunkStore& store, int device)
-      : pools_(pools),
-        dependencies_(dependencies),
-        policy_(policy),
-        store_(store),
-        device_(device) {}
+                  const LiveMovePolicy& policy, int device)
+      : pools_(pools), dependencies_(dependencies), policy_(policy), device_(device) {}
 
   bool make_room(Size missing, StreamId asker, std::uint64_t until) override;
+  bool is_resting() const override { return pace_.is_resting(MovePace::Else::Spilled); }
 
  private:
   CUcontext context_for(StreamId asker) const;
@@ -34,7 +30,6 @@ class DeviceCompactor final : public Compactor {
   const ServedPools& pools_;
   const MemoryDependencies& dependencies_;
   const LiveMovePolicy& policy_;
-  const ChunkStore& store_;
   const int device_;
   MovePace pace_;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
@@ -31,13 +32,20 @@ class MovePace {
     constexpr std::uint64_t usual = 8;
     constexpr std::uint64_t if_spilled = 32;
     const std::uint64_t now = now_ns();
-    rests_if_spilled_.store(now + (now - began) * if_spilled, std::memory_order_relaxed);
-    if (outcome == Outcome::Futile) {
-      rests_.store(now + (now - began) * usual, std::memory_order_relaxed);
-    }
+    const auto rest = [&](std::atomic<std::uint64_t>& until, std::uint64_t times) {
+      const std::uint64_t end = now + std::min((now - began) * times, longest);
+      if (until.load(std::memory_order_relaxed) < end) {
+        until.store(end, std::memory_order_relaxed);
+      }
+    };
+    rest(rests_if_spilled_, if_spilled);
+    if (outcome == Outcome::Futile) rest(rests_, usual);
   }
 
  private:
+  // The process may have been stopped during an attempt.
+  static constexpr std::uint64_t longest = 60'000'000'000;
+
   std::atomic<std::uint64_t> rests_{0};  // in now_ns()
   std::atomic<std::uint64_t> rests_if_spilled_{0};
 };

@@ -118,8 +118,8 @@ PoolMemory* ServedPools::make(CUmemoryPool handle, int ordinal) {
   if (found != pools_.end()) return found->second.get();
   auto& compactor = of_devices_[static_cast<std::size_t>(ordinal)].compactor;
   if (compactor == nullptr) {
-    compactor = std::make_unique<DeviceCompactor>(*this, parts_.dependencies, parts_.policy,
-                                                  where->store(), ordinal);
+    compactor =
+        std::make_unique<DeviceCompactor>(*this, parts_.dependencies, parts_.policy, ordinal);
   }
   const bool may_compact = parts_.settings.compact != Compact::Off;
   auto made = PoolMemory::create(driver_, *where, parts_.dependencies.clock, handle,

@@ -40,6 +40,7 @@ class TraceCompactor final : public Compactor {
   explicit TraceCompactor(Quiescence& quiescence) : quiescence_(quiescence) {}
   void serve(PoolMemory& pool) { pool_ = &pool; }
   bool make_room(Size missing, StreamId asker, std::uint64_t until) override;
+  bool is_resting() const override { return false; }
 
  private:
   Quiescence& quiescence_;

@@ -74,6 +74,8 @@ class ArenaCompactor final : public Compactor {
   explicit ArenaCompactor(const Driver& driver) : driver_(driver) {}
   void serve(Arena& arena) { arenas_.push_back(&arena); }
   bool make_room(Size missing, StreamId asker, std::uint64_t until) override;
+  bool is_resting() const override { return rests_; }
+  void rest() { rests_ = true; }
   // Whether live memory may move at all.
   void allow(bool may) { may_ = may; }
   int calls() const { return calls_; }
@@ -83,6 +85,7 @@ class ArenaCompactor final : public Compactor {
   const Driver& driver_;
   std::vector<Arena*> arenas_;
   bool may_ = true;
+  bool rests_ = false;
   int calls_ = 0;
   std::shared_ptr<CopyStream> stream_;
 };

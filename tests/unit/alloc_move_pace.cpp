@@ -38,5 +38,12 @@ TEST(MovePace, ARequestThatWouldBeRefusedWaitsOnlyAfterAStopForNothing) {
   EXPECT_TRUE(pace.is_resting(Else::Refused));
 }
 
+TEST(MovePace, AShortAttemptDoesNotEndALongRest) {
+  MovePace pace;
+  attempt(pace, Outcome::Moved);
+  pace.note(now_ns(), Outcome::NoPromise);
+  EXPECT_TRUE(pace.is_resting(Else::Spilled));
+}
+
 }  // namespace
 }  // namespace cuvmm::test

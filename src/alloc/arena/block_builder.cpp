@@ -2,6 +2,7 @@
 #include "alloc/arena/block_builder.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace cuvmm::arena {
 
@@ -72,6 +73,11 @@ Result<Block*> BlockBuilder::build(Build& build) {
       continue;
     }
     build.hand.clear();  // available again
+    if (std::exchange(build.puts_off_moving, false)) {
+      build.can_spill = false;
+      build.reach = ResidencyFilter::Near;
+      continue;
+    }
     return refuse(state_.supply().room);
   }
 }
@@ -346,8 +352,12 @@ bool BlockBuilder::compact_for(Build& build) {
   if (build.compactions++ == compactions_at_most) return false;
   if (build.lacks.empty()) return false;  // addresses are missing, not memory
   const Size missing = state_.in_granules(build.lacking_bytes()) * state_.layout.unit();
+  Compactor& compactor = *state_.settings.compactor;
+  build.puts_off_moving =
+      build.can_spill && compactor.is_resting() && state_.store.spill_room() >= missing;
+  if (build.puts_off_moving) return false;
   build.hand.clear();  // breaking up large chunks takes free ones
-  return state_.settings.compactor->make_room(missing, build.stream, build.pressure.until());
+  return compactor.make_room(missing, build.stream, build.pressure.until());
 }
 
 }  // namespace cuvmm::arena

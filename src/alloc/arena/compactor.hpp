@@ -19,6 +19,8 @@ class Compactor {
   // made any. `asker`: the stream that needs the memory, or no_stream. Called with no lock of an
   // arena held.
   virtual bool make_room(Size missing, StreamId asker, std::uint64_t until) = 0;
+  // Whether to spill instead, if that is possible, because memory has moved only recently.
+  virtual bool is_resting() const = 0;
 };
 
 }  // namespace cuvmm

@@ -13,6 +13,7 @@ namespace {
 struct Seen {
   std::vector<GranuleSurvey::Granule> granules;
   bool stays = false;
+  bool has_shadows = false;  // so other addresses may have something live in the chunk
 };
 
 // Finds the windows of granules that were laid in stripes. Goes through addresses upwards.
@@ -65,6 +66,7 @@ class Survey {
 
   void look_at(const MappedChunk& mapped, Seen& seen) {
     seen.granules.clear();
+    seen.has_shadows = false;
     const Size unit = layout_.unit();
     const Stretch where = mapped.where();
     seen.stays = !(mapped.chunk->location() == what_.where) || !(mapped.access == what_.access) ||
@@ -84,7 +86,9 @@ class Survey {
         live.mark({part.offset - place.offset, part.size}, layout_.unit());
       } else if (tile.kind == TileKind::Free) {
         if (!is_idle(static_cast<const Range&>(tile), what_.order)) seen.stays = true;
-      } else if (tile.kind != TileKind::Shadow) {
+      } else if (tile.kind == TileKind::Shadow) {
+        seen.has_shadows = true;
+      } else {
         seen.stays = true;
       }
     });
@@ -110,11 +114,13 @@ GranuleSurvey GranuleSurvey::of(Layout& layout, const Mapping& mapping, const Wh
     look.look_at(mapped, here);
     all.some_stay |= here.stays;
     // Full memory has room for nothing and fits nowhere. Most memory is, if there is too little.
-    if (mapped.chunk->size() == unit && !here.stays && here.granules.front().live.is_full()) return;
-    if (mapped.chunk->size() == unit && !here.granules.empty()) {
+    const bool is_small = mapped.chunk->size() == unit;
+    const bool stands_alone = !here.stays && !here.has_shadows;
+    if (is_small && stands_alone && here.granules.front().live.is_full()) return;
+    if (is_small && !here.granules.empty()) {
       here.granules.front().window = windows.window_of(mapped.offset);
     }
-    if (what.as_if_small && mapped.chunk->size() != unit) {
+    if (what.as_if_small && !is_small) {
       const auto free = static_cast<Size>(
           std::count_if(here.granules.begin(), here.granules.end(),
                         [](const Granule& granule) { return granule.live.is_empty(); }));

@@ -88,16 +88,25 @@ Result<WindowBlock*> Windows::place_under_pressure(WindowRequest& request, Memor
       return wait_for_a_free(until);
     };
     while (lacks_room() && (give_up_cached() || wait())) placed = try_again();
+  }
+  const auto move_live_pieces = [&]() -> Result<void> {
     for (int times = 0; lacks_room() && times < compactions_at_most; ++times) {
       tried.add(ReclaimSteps::LiveBlocks);
       if (!TRY(make_room(request, until))) break;
       placed = try_again();
     }
-  }
+    return {};
+  };
+  const bool puts_off_moving = store_.spills() && pace_.is_resting(MovePace::Else::Spilled);
+  if (turn.is_mine() && !puts_off_moving) TRY(move_live_pieces());
   if (lacks_room() && store_.spills()) {
     request.reach = Residency::Far;
     tried.add(ReclaimSteps::Elsewhere);
     placed = try_again();
+  }
+  if (lacks_room() && turn.is_mine() && puts_off_moving) {
+    request.reach = Residency::Near;
+    TRY(move_live_pieces());
   }
   if (!lacks_room()) return placed;
   {
@@ -177,14 +186,15 @@ Result<bool> Windows::make_room(const WindowRequest& request, std::uint64_t unti
     missing = missing_bytes(request);
     if (missing == 0 || settings_.quiescence == nullptr) return false;
     if (settings_.quiescence->is_ruled_out()) return false;
-    const bool may_spill = store_.spill_room() >= missing;
-    if (may_spill && pace_.is_resting(MovePace::Else::Spilled)) return false;
     if (!compactor_.is_worthwhile(missing)) {
       pace_.note(began, MovePace::Outcome::NoPromise);
       return false;
     }
   }
-  if (!settings_.quiescence->begin(until)) return false;
+  if (!settings_.quiescence->begin(until)) {
+    pace_.note(began, MovePace::Outcome::Futile);
+    return false;
+  }
   set_compacting(true);
   const Undo end{[this] {
     set_compacting(false);
