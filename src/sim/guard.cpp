@@ -23,6 +23,8 @@ void hand_on(int signal, siginfo_t* what, void* context) {
     before.sa_handler(signal);
   } else {
     sigaction(signal, &before, nullptr);  // the access faults again on return and ends the program
+    const bool was_sent = what->si_code <= 0;  // by kill() or raise()
+    if (was_sent) raise(signal);
   }
 }
 

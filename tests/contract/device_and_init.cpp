@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <cstring>
 #include <string>
 
@@ -57,6 +58,18 @@ TEST_F(DriverStart, DoesNotSurviveAFork) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+CHILD_ROLE(is_sent_a_signal) {
+  EXPECT_CUDA(driver().cuInit(0));
+  ::raise(std::stoi(arguments.front()));
+}
+
+// A sanitizer may turn the signal into an exit.
+TEST_F(DriverStart, KeepsNoSignalFromEndingTheProgram) {
+  for (const int signal : {SIGSEGV, SIGBUS}) {
+    EXPECT_NE(run_child("is_sent_a_signal", {std::to_string(signal)}), 0);
+  }
 }
 
 TEST_F(DriverStart, ReportsItsVersion) {
