@@ -85,13 +85,18 @@ void add_config(CLI::App& app, int& exit_status) {
   auto json = std::make_shared<bool>(false);
   CLI::App* command =
       app.add_subcommand("config", "show every option, its value, and where the value comes from");
-  auto simulated = std::make_shared<bool>(false);
+  auto simulation = std::make_shared<std::string>();
   command->footer(
       "What differs from its default comes first. Of the simulated driver's options (VMM_SIM_...)\n"
       "only those are shown that differ, unless --sim is given; --json has all.");
   command->add_flag("--json", *json, "as JSON");
-  command->add_flag("--sim", *simulated, "include the simulated driver's options");
-  command->callback([json, simulated, &exit_status] { exit_status = show(*json, *simulated); });
+  command->add_flag("--sim", *simulation,
+                    "include the simulated driver's options; --sim=devices=2 as for `cuvmm run`");
+  command->callback([json, simulation, command, &exit_status] {
+    const bool is_simulated = command->count("--sim") != 0;
+    exit_status =
+        is_simulated && !set_simulation(*simulation) ? exit_usage : show(*json, is_simulated);
+  });
 }
 
 }  // namespace cuvmm::cli

@@ -426,8 +426,8 @@ void add_pause(CLI::App& app, int& exit_status) {
   auto resume = std::make_shared<PauseRequest>();
   resume->what = ControlWhat::Resume;
   add(app, "resume", "move a paused process's memory back and let it continue",
-      "how long to wait for the answer, or for a client of cuvmmd until others make room, besides "
-      "10m for copies",
+      "how long to wait for the program's answer, or for other programs of cuvmmd to make room; "
+      "copying may take 10m more",
       resume, exit_status)
       ->footer(
           "Examples:\n"

@@ -104,7 +104,7 @@ int run_under_us(const RunRequest& request) {
     print_run_summary(written);
     const bool was_run = status != exit_not_found && status != exit_not_executable;
     if (written.empty() && was_run && may_record(trace)) {
-      say("no trace was written: the program made no driver call");
+      say("no trace was written: the program made no driver call, or the file cannot be created");
     }
   }
   if (const std::string suggestion = frameworks.suggestion(); !suggestion.empty()) say(suggestion);
@@ -113,7 +113,7 @@ int run_under_us(const RunRequest& request) {
 
 bool sample_stacks(const std::string& how) {
   if (const char* trace = std::getenv("VMM_TRACE_FILE"); trace == nullptr || *trace == '\0') {
-    say("--stacks needs --trace FILE, to record them in");
+    say("--stacks needs --trace FILE, to record the stacks in");
     return false;
   }
   return set_option("VMM_STACKS", how == "true" ? "on" : how, "--stacks");
@@ -256,7 +256,9 @@ void add_run(CLI::App& app, int& exit_status) {
                     "run on the simulated driver; --sim=devices=2,memory=8G sets what it has, and "
                     "card=NAME lets all programs that name it share one card");
   const auto option = [&](const char* flag, const char* name, const char* type, const char* text) {
-    command->add_option(flag, request->options[name], text)->type_name(type);
+    command->add_option(flag, request->options[name], text)
+        ->type_name(type)
+        ->check([](const std::string& value) { return value == "--" ? "needs a value" : ""; });
   };
   option("--mode", "VMM_MODE", "vmm|monitor|off",
          "vmm: serve memory; monitor: only record; off: do nothing");
@@ -299,7 +301,8 @@ void add_run(CLI::App& app, int& exit_status) {
                     "PyTorch's own cache and memory snapshots; keeps settings that you have made");
   command->add_flag("--require", request->needs_driver,
                     "fail, rather than warn, if this machine has no CUDA driver");
-  command->add_flag("-q,--quiet", request->quiet, "print only errors");
+  command->add_flag("-q,--quiet", request->quiet,
+                    "no summary and no notes; --log-level sets what is logged");
   command->add_option("command", request->command, "the program and its arguments")
       ->required()
       ->type_name("COMMAND");

@@ -105,8 +105,8 @@ bool set_simulation(const std::string& text) {
     for (char& letter : key) letter = lower_of(letter);
     const auto keys = simulation_keys();
     if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
-      say(fmt::format("--sim={}: there is no '{}'; there are {}", text, printable(key),
-                      fmt::join(keys, ", ")));
+      say(fmt::format("--sim={}: there is no setting '{}'; the settings are {}", text,
+                      printable(key), fmt::join(keys, ", ")));
       return false;
     }
     std::string name{sim_prefix};
@@ -128,7 +128,7 @@ void warn_of_unknown_options() {
     if (!name.starts_with("VMM_") || has(Options::rows(), name) || has(SimOptions::rows(), name)) {
       continue;
     }
-    say(printable(name) + ": there is no such option; `cuvmm config` lists them");
+    say(printable(name) + ": cuvmm has no such option; `cuvmm config` lists those that it has");
   }
 }
 

@@ -211,7 +211,7 @@ void add_stats(CLI::App& app, int& exit_status) {
                     "stacks; --top=N shows N of them, not 10");
   command
       ->add_option("trace", request->path,
-                   "a file from `cuvmm run --trace` or --log-file, PyTorch or RMM")
+                   "a file written by `cuvmm run --trace` or `--log-file`, by PyTorch or by RMM")
       ->required()
       ->type_name("TRACE");
   command->allow_extras();

@@ -25,7 +25,7 @@ std::optional<TermsRefused> refusal_in(const Decisions& decisions) {
 }
 
 std::string sum_of(const TermsRefused& refused) {
-  return "guarantees add up to " + print_size(refused.guaranteed) + " of " +
+  return "guarantees would add up to " + print_size(refused.guaranteed) + "; there is " +
          print_size(refused.capacity);
 }
 

@@ -107,7 +107,7 @@ class ConfigParser {
     const bool gives_away = rule.guarantee != 0 || rule.priority.value_or(0) > 0;
     if (serves_ == Serves::AllUsers && gives_away && !rule.user && rule.cgroup.empty()) {
       problem(table, "client",
-              "a guarantee or a priority above 0 needs user or cgroup: a name can be anybody's");
+              "a guarantee or a priority above 0 needs user or cgroup: anybody can claim a name");
     }
     if (rule.limit && rule.guarantee > *rule.limit) {
       problem(*table.get("guarantee"), "guarantee",

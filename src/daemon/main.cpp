@@ -234,8 +234,9 @@ int run(int count, char** words) {
   app.add_option("--config", request.config,
                  "capacity, guarantees and limits; read again at SIGHUP")
       ->type_name("FILE");
-  app.add_option("--capacity", request.capacity,
-                 "what clients may have of a device together, for example 0=24G; else all of it")
+  app.add_option(
+         "--capacity", request.capacity,
+         "how much of a device all clients together may have, for example 0=24G; else all of it")
       ->type_name("DEVICE=SIZE");
   app.add_option("--time", request.time,
                  "how programs share the devices' time: off, share, priority or turns; overrides "
@@ -243,13 +244,13 @@ int run(int count, char** words) {
       ->type_name("POLICY");
   app.add_option("--deep-pause-after", request.deep_pause_after,
                  "also take a paused program's contexts and modules off its devices after this "
-                 "long (10m) without a waiting call; off: never. Overrides the configuration's "
-                 "deep_pause_after")
+                 "long, for example 10m, without a waiting call; off, as by default: never. "
+                 "Overrides the configuration's deep_pause_after")
       ->type_name("TIME");
   CLI::Option* const sim = app.add_flag("--sim", request.simulation,
                                         "a simulated card, for example --sim=card=NAME,memory=8G");
   app.add_flag("--all-users", request.all_users,
-               "serve all users, as root does where --socket is not named");
+               "serve all users, as root's service does without --socket");
   app.add_flag("--check", request.check, "read the configuration, print the result, and exit");
   app.add_option("--http", request.http,
                  "serve the live view and /metrics there too: 9435 (a port of 127.0.0.1), "

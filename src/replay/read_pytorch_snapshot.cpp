@@ -58,7 +58,7 @@ class Snapshot {
   Result<const Events*> find_events() {
     const auto traces = pickle_.get(pickle_.root(), "device_traces");
     if (!pickle_.is_dict(pickle_.root()) || !pickle_.get(pickle_.root(), "segments")) {
-      return unreadable("a pickle, but no memory snapshot of PyTorch's");
+      return unreadable("a pickle, but not a memory snapshot of PyTorch's");
     }
     const Events* const devices = traces ? pickle_.items(*traces) : nullptr;
     if (devices == nullptr) return unreadable(how_to_record);

@@ -354,6 +354,7 @@ Result<PauseReport> Pauser::resume(Partly partly) {
       error.subject = error.driver_code != 0
                           ? "the device has no room; the process stays paused"
                           : "a limit or a lease leaves no room; the process stays paused";
+      error.asked = away_bytes();
     }
     return error;
   }

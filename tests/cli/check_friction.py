@@ -164,7 +164,7 @@ class Running(CliTest):
 
     def test_a_program_without_driver_calls_leaves_no_trace_and_it_says_so(self):
         self.assertEqual(self.said("--trace", self.path("t"), "--", "true"),
-                         "cuvmm: no trace was written: the program made no driver call\n")
+                         "cuvmm: no trace was written: the program made no driver call, or the file cannot be created\n")
         self.assertEqual(self.said("--trace", "/dev/null", "--", "true"), "")
 
     def test_a_folder_that_is_missing_is_named(self):
@@ -200,7 +200,7 @@ class Running(CliTest):
 
     def test_an_unknown_key_of_sim_is_named_with_the_known_ones(self):
         said = self.refused("--sim=mem=8G")
-        self.assertIn("there is no 'mem'", said)
+        self.assertIn("there is no setting 'mem'", said)
         self.assertIn("devices, memory", said)
         self.assertRegex(self.refused("--sim=memory=much"), "^cuvmm: --sim=memory .*'much'")
 
@@ -294,7 +294,7 @@ class Options(CliTest):
         for words in (("config",), ("run", "--sim", "--", "true")):
             finished = cuvmm(*words, env=misspelt)
             self.assertEqual(finished.returncode, 0)
-            self.assertIn("cuvmm: VMM_LIMT: there is no such option", text(finished.stderr))
+            self.assertIn("cuvmm: VMM_LIMT: cuvmm has no such option", text(finished.stderr))
 
     def test_values_of_config_stand_in_one_column(self):
         lines = self.good("config").splitlines()

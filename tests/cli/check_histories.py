@@ -140,7 +140,7 @@ class Snapshots(CliTest):
         for name, kind in (("plain", "it is in an unknown format"), ("model.json", "it is JSON"),
                            ("long.json", "it is JSON"),
                            (os.path.join(BUILD, "bin", "cuvmm"), "it is a program"),
-                           ("list.pickle", "no memory snapshot of PyTorch's"),
+                           ("list.pickle", "not a memory snapshot of PyTorch's"),
                            ("empty", "the file is empty"), ("none", "No such file"),
                            ("model.pt", r"a zip archive, as torch\.save\(\) writes them")):
             for words in (("stats",), ("replay",), ("advise",), ("plot", "-o", self.path("x.json")),

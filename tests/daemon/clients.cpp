@@ -505,7 +505,8 @@ TEST_F(NodeService, TermsThatOneOfSeveralClientsCannotGetChangeForNone) {
   EXPECT_EQ(admin.hear<ObserverAnswer>()->why_not,
             "the limit of 64.0 MiB is below the guarantee of 100 MiB");
   admin.say(TermsAsk{.name = "rank", .sets_guarantee = true, .guarantee = 200 * MiB});
-  EXPECT_EQ(admin.hear<ObserverAnswer>()->why_not, "guarantees add up to 400 MiB of 256 MiB");
+  EXPECT_EQ(admin.hear<ObserverAnswer>()->why_not,
+            "guarantees would add up to 400 MiB; there is 256 MiB");
   for (const HoldingState& held : look_at_all<HoldingState>(socket())) {
     EXPECT_EQ(held.limit, unlimited);
     EXPECT_NE(held.guarantee, 200 * MiB);

@@ -251,7 +251,7 @@ TEST(PytorchSnapshot, NoRequestExceedsItsBlock) {
 }
 
 TEST(PytorchSnapshot, FilesThatAreNoneAreNamed) {
-  EXPECT_NE(refused_snapshot("\x80\x02].").find("no memory snapshot of PyTorch's"),
+  EXPECT_NE(refused_snapshot("\x80\x02].").find("not a memory snapshot of PyTorch's"),
             std::string::npos);
   EXPECT_NE(refused_snapshot(Made{}.snapshot(nothing_held)).find("_record_memory_history"),
             std::string::npos);

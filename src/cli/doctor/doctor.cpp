@@ -12,6 +12,7 @@
 #include "cli/doctor/finding.hpp"
 #include "cli/json_text.hpp"
 #include "cli/output.hpp"
+#include "cli/settings.hpp"
 #include "cuvmm/version.h"
 
 namespace cuvmm::cli {
@@ -107,6 +108,7 @@ int examine(const DoctorRequest& request, Form form) {
 void add_doctor(CLI::App& app, int& exit_status) {
   struct Request {
     DoctorRequest about;
+    std::string simulation;
     bool json = false;
     bool hints = false;
     bool report = false;
@@ -123,7 +125,8 @@ void add_doctor(CLI::App& app, int& exit_status) {
       "  cuvmm doctor --report >> issue.md\n"
       "\n"
       "Exit status: 1 if there is a ✗, else 0.");
-  command->add_flag("--sim", request->about.simulated, "check with the simulated driver");
+  command->add_flag("--sim", request->simulation,
+                    "check with the simulated driver; --sim=devices=2,memory=8G sets what it has");
   auto* json = command->add_flag("--json", request->json, "as JSON");
   auto* report =
       command->add_flag("--report", request->report, "print a report to attach to a bug");
@@ -133,9 +136,14 @@ void add_doctor(CLI::App& app, int& exit_status) {
       ->excludes(report);
   command->add_flag("--doors", request->doors, "")
       ->group("");  // internal; used under the preload library
-  command->callback([request, &exit_status] {
+  command->callback([request, command, &exit_status] {
     if (request->doors) {
       exit_status = try_doors();
+      return;
+    }
+    request->about.simulated = command->count("--sim") != 0;
+    if (request->about.simulated && !set_simulation(request->simulation)) {
+      exit_status = exit_usage;
       return;
     }
     exit_status = examine(request->about, request->json     ? Form::Json

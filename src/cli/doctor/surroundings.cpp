@@ -89,7 +89,7 @@ Findings look_at_limits(const DoctorRequest&) {
                       files.rlim_cur == RLIM_INFINITY
                           ? "unlimited"
                           : fmt::format("at most {} open", files.rlim_cur),
-                      has_files ? "" : "ulimit -n 4096: sharing needs one a chunk"});
+                      has_files ? "" : "ulimit -n 4096: sharing needs one per chunk"});
   const std::uint64_t maps = number_in("/proc/sys/vm/max_map_count");
   const bool has_maps = maps >= enough_maps;
   findings.push_back({has_maps ? Verdict::Good : Verdict::Doubtful, "maps per process",
