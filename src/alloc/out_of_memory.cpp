@@ -90,10 +90,14 @@ void report_out_of_memory(const Error& error, Size asked, const DeviceMemory& de
                 .other = cached});
   const auto unreported = last_reports[static_cast<std::size_t>(device.ordinal())].next(live);
   if (!unreported) return;
-  std::array<char, 64> natively{};
+  std::string besides;
   if (const Size native = device.budget().native_bytes(); native != 0) {
-    std::snprintf(natively.data(), natively.size(), ", %s taken natively",
-                  print_size(native).c_str());
+    besides += ", " + print_size(native) + " taken natively";
+  }
+  if (device.store().spills()) {
+    const Size most = device.most_spilled();
+    besides += ", " + print_size(device.store().spilled().physical_in_use) + " spilled";
+    if (most != unlimited) besides += " of at most " + print_size(most);
   }
   const std::string limit =
       device.limit() == unlimited ? "no limit" : "limit " + print_size(device.limit());
@@ -106,7 +110,7 @@ void report_out_of_memory(const Error& error, Size asked, const DeviceMemory& de
             "device %d: out of memory: %s requested, %s live, %s cached%s, %s, largest contiguous "
             "%s; %s%s%s",
             device.ordinal(), print_size(asked).c_str(), print_size(live).c_str(),
-            print_size(cached).c_str(), natively.data(), limit.c_str(),
+            print_size(cached).c_str(), besides.c_str(), limit.c_str(),
             print_size(error.available).c_str(), error.tried != 0 ? "tried: " : "",
             *error.subject != '\0' ? error.subject : "nothing could be tried", more.data());
 }

@@ -40,7 +40,7 @@ void print_stacks(const TraceHeader& header, view::StackUses& uses, std::size_t 
   fmt::print("\nby call stack{}\n{:>11} {:>11} {:>11}   {}\n",
              has_every_stack(header) ? "" : " (estimated from samples)", "AT PEAK", "NEVER FREED",
              "ALLOCATED", "PLACE");
-  for (const view::StackUse& use : uses.sorted()) {
+  for (const view::StackUse& use : uses.sorted(names)) {
     if (most-- == 0) break;
     fmt::print("{:>11} {:>11} {:>11}   ", print_size(use.at_peak), print_size(use.at_end),
                print_size(use.allocated));
@@ -52,7 +52,7 @@ void add_stacks_to(const TraceHeader& header, view::StackUses& uses, std::size_t
                    nlohmann::json& object) {
   view::StackNames names{header};
   auto stacks = nlohmann::json::array();
-  for (const view::StackUse& use : uses.sorted()) {
+  for (const view::StackUse& use : uses.sorted(names)) {
     if (stacks.size() == most) break;
     stacks.push_back({{"at_peak_bytes", use.at_peak},
                       {"never_freed_bytes", use.at_end},
@@ -64,11 +64,11 @@ void add_stacks_to(const TraceHeader& header, view::StackUses& uses, std::size_t
 }
 
 void print_leaking_stacks(const TraceHeader& header, view::StackUses& uses) {
-  auto stacks = uses.sorted();
+  view::StackNames names{header};
+  auto stacks = uses.sorted(names);
   std::erase_if(stacks, [](const view::StackUse& use) { return use.at_end == 0; });
   std::stable_sort(stacks.begin(), stacks.end(),
                    [](const auto& a, const auto& b) { return a.at_end > b.at_end; });
-  view::StackNames names{header};
   for (std::size_t i = 0; i < std::min(stacks.size(), leaks_shown); ++i) {
     say_more(fmt::format("    {:>9}  {}", print_size(stacks[i].at_end),
                          printable(names.name_of(stacks[i].stack))));

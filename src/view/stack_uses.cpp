@@ -10,15 +10,11 @@ namespace {
 
 constexpr Size thousandth = 1000;
 
-std::vector<StackUse> by_peak(const std::unordered_map<std::uint32_t, StackUse>& uses) {
-  std::vector<StackUse> sorted;
-  sorted.reserve(uses.size());
-  for (const auto& [stack, use] : uses) sorted.push_back(use);
-  std::sort(sorted.begin(), sorted.end(), [](const StackUse& a, const StackUse& b) {
-    return std::tuple{b.at_peak, b.at_end, b.allocated, a.stack} <
-           std::tuple{a.at_peak, a.at_end, a.allocated, b.stack};
-  });
-  return sorted;
+void add_use(const StackUse& use, StackUse& sum) {
+  sum.samples += use.samples;
+  sum.allocated += use.allocated;
+  sum.at_peak += use.at_peak;
+  sum.at_end += use.at_end;
 }
 
 }  // namespace
@@ -62,16 +58,27 @@ std::unordered_map<std::uint32_t, StackUse> StackUses::by_stack() {
     const std::uint32_t stack = later == known_later_.end() ? number : later->second;
     StackUse& sum = merged[stack];
     sum.stack = stack;
-    sum.samples += use.samples;
-    sum.allocated += use.allocated;
-    sum.at_peak += use.at_peak;
-    sum.at_end += use.at_end;
+    add_use(use, sum);
   }
   return merged;
 }
 
-std::vector<StackUse> StackUses::sorted() {
-  return by_peak(by_stack());
+std::vector<StackUse> StackUses::sorted(StackNames& names) {
+  std::map<std::vector<std::string>, StackUse> by_names;
+  for (const auto& [stack, use] : by_stack()) {
+    const auto [same, is_new] = by_names.try_emplace(names.names_of(stack), use);
+    if (is_new) continue;
+    add_use(use, same->second);
+    same->second.stack = std::min(same->second.stack, stack);
+  }
+  std::vector<StackUse> sorted;
+  sorted.reserve(by_names.size());
+  for (const auto& [words, use] : by_names) sorted.push_back(use);
+  std::sort(sorted.begin(), sorted.end(), [](const StackUse& a, const StackUse& b) {
+    return std::tuple{b.at_peak, b.at_end, b.allocated, a.stack} <
+           std::tuple{a.at_peak, a.at_end, a.allocated, b.stack};
+  });
+  return sorted;
 }
 
 std::vector<FlameFrame> StackUses::flames(StackNames& names) {

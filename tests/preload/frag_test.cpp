@@ -56,6 +56,13 @@ TEST(FragTest, StatsShowArenaMemoryAndMoves) {
   EXPECT_TRUE(says(run_program({cli(), "stats", trace}), "device 0, blocking, windows"));
 }
 
+TEST(FragTest, ARefusalSaysWhatIsSpilled) {
+  const Finished finished =
+      frag_test({}, under_cuvmm({{"VMM_SPILL", "host:16M"}, {"VMM_LOG_LEVEL", "WARNING"}}));
+  EXPECT_NE(finished.err.find(", 16.0 MiB spilled of at most 16.0 MiB, "), std::string::npos)
+      << finished.err;
+}
+
 TEST(FragTest, FailsIfCuvmmOnlyRecords) {
   const Finished finished = frag_test({}, under_cuvmm({{"VMM_MODE", "monitor"}}));
   EXPECT_EQ(finished.status, 1);

@@ -44,7 +44,8 @@ TEST(StackUses, TellWhoHoldsMemoryAtThePeakAndWhoNeverFreesIt) {
         allocated(4, 0x2000, 1 * MiB), sampled(4, 0x2000, 1 * MiB, 3), freed(5, 0x1000)}) {
     uses.add(record);
   }
-  const auto sorted = uses.sorted();
+  StackNames names{header_with_stacks()};
+  const auto sorted = uses.sorted(names);
   ASSERT_EQ(sorted.size(), 2u);
   EXPECT_EQ(sorted[0].stack, 2u);
   EXPECT_EQ(sorted[0].at_peak, 10 * MiB);
@@ -64,7 +65,8 @@ TEST(StackUses, GiveASampleTheStackThatBecomesKnownLater) {
         allocated(3, 0x2000, 2 * MiB), sampled(3, 0x2000, 2 * MiB, 3)}) {
     uses.add(record);
   }
-  const auto sorted = uses.sorted();
+  StackNames names{header_with_stacks()};
+  const auto sorted = uses.sorted(names);
   ASSERT_EQ(sorted.size(), 1u);
   EXPECT_EQ(sorted[0].stack, 3u);
   EXPECT_EQ(sorted[0].at_peak, 12 * MiB);
@@ -77,11 +79,31 @@ TEST(StackUses, KeepTheExactPeak) {
         allocated(3, 0x2000, 1001 * MiB), sampled(3, 0x2000, 1001 * MiB, 3), freed(4, 0x2000)}) {
     uses.add(record);
   }
-  const auto sorted = uses.sorted();
+  StackNames names{header_with_stacks()};
+  const auto sorted = uses.sorted(names);
   ASSERT_EQ(sorted.size(), 2u);
   EXPECT_EQ(sorted[0].stack, 3u);
   EXPECT_EQ(sorted[0].at_peak, 1001 * MiB);
   EXPECT_EQ(sorted[1].at_peak, 0u);
+}
+
+TEST(StackUses, StacksWithTheSameNamesAreOne) {
+  TraceHeader header = header_with_stacks();
+  header.facts.names.push_back({TraceSubject::Place, 4, "step (train.py:5)"});
+  header.facts.stacks.push_back({4, 1, 4});
+  StackNames names{header};
+  StackUses uses;
+  for (const TraceRecord& record :
+       {allocated(1, 0x1000, 10 * MiB), sampled(1, 0x1000, 10 * MiB, 4),
+        allocated(2, 0x2000, 2 * MiB), sampled(2, 0x2000, 2 * MiB, 3),
+        allocated(3, 0x3000, 1 * MiB), sampled(3, 0x3000, 1 * MiB, 2)}) {
+    uses.add(record);
+  }
+  const auto sorted = uses.sorted(names);
+  ASSERT_EQ(sorted.size(), 2u);
+  EXPECT_EQ(sorted[0].stack, 3u);
+  EXPECT_EQ(sorted[0].at_peak, 12 * MiB);
+  EXPECT_EQ(sorted[0].samples, 2u);
 }
 
 TEST(StackUses, IgnoreASampleOfMemoryThatIsNotTheDevices) {
