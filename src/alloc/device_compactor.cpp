@@ -48,19 +48,26 @@ bool DeviceCompactor::make_room(Size missing, StreamId asker, std::uint64_t unti
   if (pace_.is_resting(MovePace::Else::Refused)) return false;
   const std::uint64_t began = now_ns();
   if (could_share(missing) < missing) {
-    pace_.note(began, MovePace::Outcome::NoPromise);
+    pace_.note(now_ns() - began, MovePace::Outcome::NoPromise);
     return false;
   }
   const CUcontext context = context_for(asker);
   if (context == nullptr) return false;
   QuiescedContext quiescence{dependencies_, policy_, context};
+  const std::uint64_t waited_from = now_ns();
   if (!quiescence.begin(until)) {
-    pace_.note(began, MovePace::Outcome::Futile);
+    pace_.note(now_ns() - began, MovePace::Outcome::Futile);
     return false;
   }
+  const std::uint64_t waited = now_ns() - waited_from;
   const Size freed = share(missing, quiescence.copy_by());
   quiescence.end();
-  pace_.note(began, freed == 0 ? MovePace::Outcome::Futile : MovePace::Outcome::Moved);
+  const std::uint64_t took = now_ns() - began;
+  if (freed == 0) {
+    pace_.note(took, MovePace::Outcome::Futile);
+  } else {
+    pace_.note(took - waited, MovePace::Outcome::Moved);
+  }
   CUVMM_LOG(Info, "device %d: moved live stream-ordered memory, which freed %llu MiB in %llu us",
             device_, static_cast<unsigned long long>(freed / MiB),
             static_cast<unsigned long long>((now_ns() - began) / 1000));

@@ -27,18 +27,19 @@ class MovePace {
     Futile,    // the program was stopped for nothing
     NoPromise  // it was not stopped, because that would not have yielded enough
   };
-  // Call after an attempt that began at that time, in now_ns().
-  void note(std::uint64_t began, Outcome outcome) {
+  // Call after an attempt that took so long, in ns. Does not count how long a successful one waited
+  // for running work: the next need not wait.
+  void note(std::uint64_t took, Outcome outcome) {
     constexpr std::uint64_t usual = 8;
     constexpr std::uint64_t if_spilled = 32;
     const std::uint64_t now = now_ns();
     const auto rest = [&](std::atomic<std::uint64_t>& until, std::uint64_t times) {
-      const std::uint64_t end = now + std::min((now - began) * times, longest);
+      const std::uint64_t end = now + std::min(took * times, longest);
       if (until.load(std::memory_order_relaxed) < end) {
         until.store(end, std::memory_order_relaxed);
       }
     };
-    rest(rests_if_spilled_, if_spilled);
+    rest(rests_if_spilled_, outcome == Outcome::Futile ? usual : if_spilled);
     if (outcome == Outcome::Futile) rest(rests_, usual);
   }
 

@@ -51,6 +51,7 @@ class Demo {
       say(request_.folder + ": " + error.message());
       return exit_failed;
     }
+    if (simulated_) ::unsetenv("CUDA_VISIBLE_DEVICES");  // it names cards
     heading(simulated_ ? "on the simulated driver, with 64 MiB of memory"
                        : "on this machine's card");
     for (const Scene& scene : scenes) {

@@ -206,10 +206,10 @@ class ElasticPool {
 
   bool is_lent(Size granule) const;
   bool reaches_into_lent(Size offset, Size size) const;
-  void plan_moves(CompactionPlan& plan) const;
+  [[gnu::cold]] void plan_moves(CompactionPlan& plan) const;
   void find_emptied(CompactionPlan& plan) const;
   Result<void> plan_separation(CompactionPlan& plan);
-  void plan_sharing(CompactionPlan& plan) const;
+  [[gnu::cold]] void plan_sharing(CompactionPlan& plan) const;
   Result<void> change_mapping(const CompactionPlan& plan, const std::vector<MappedChunk>& gone);
   Result<void> copy_for(const CompactionPlan& plan);
   Result<void> add_copy(CopyBytes& copying, Size to, Size from, Size size) const;

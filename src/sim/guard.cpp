@@ -15,16 +15,20 @@ struct sigaction before_bus;
 std::atomic<std::uint64_t> pauses{0};
 std::mutex one_pause;
 
+// By kill() or raise(), and not by an access.
+bool was_sent(const siginfo_t& what) {
+  return what.si_code <= 0;
+}
+
 void hand_on(int signal, siginfo_t* what, void* context) {
   const struct sigaction& before = signal == SIGBUS ? before_bus : before_segv;
   if ((before.sa_flags & SA_SIGINFO) != 0) {
     before.sa_sigaction(signal, what, context);
   } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
     before.sa_handler(signal);
-  } else {
+  } else if (!was_sent(*what) || before.sa_handler == SIG_DFL) {
     sigaction(signal, &before, nullptr);  // the access faults again on return and ends the program
-    const bool was_sent = what->si_code <= 0;  // by kill() or raise()
-    if (was_sent) raise(signal);
+    if (was_sent(*what)) raise(signal);
   }
 }
 
@@ -34,7 +38,7 @@ thread_local Guard::Frame* Guard::outermost_ = nullptr;
 
 void Guard::on_fault(int signal, siginfo_t* what, void* context) {
   Frame* frame = outermost_;
-  if (frame == nullptr) {
+  if (frame == nullptr || was_sent(*what)) {
     hand_on(signal, what, context);
     return;
   }

@@ -29,7 +29,14 @@ constinit MadeOnce<Process> the_process;
 
 std::vector<int> devices_to_show(int count) {
   const char* const wanted = std::getenv("CUDA_VISIBLE_DEVICES");
-  if (wanted != nullptr) return visible_devices(wanted, count, settings().card.name);
+  if (wanted != nullptr) {
+    std::vector<int> visible = visible_devices(wanted, count, settings().card.name);
+    if (visible.empty()) {
+      CUVMM_LOG(Warning, "CUDA_VISIBLE_DEVICES=%s shows none of the simulated devices, 0 to %d",
+                wanted, count - 1);
+    }
+    return visible;
+  }
   std::vector<int> all(static_cast<std::size_t>(count));
   std::iota(all.begin(), all.end(), 0);
   return all;

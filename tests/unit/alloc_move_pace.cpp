@@ -12,7 +12,7 @@ using Outcome = MovePace::Outcome;
 // As if it had taken a minute.
 void attempt(MovePace& pace, Outcome outcome) {
   constexpr std::uint64_t minute = 60'000'000'000;
-  pace.note(now_ns() - minute, outcome);
+  pace.note(minute, outcome);
 }
 
 TEST(MovePace, TheFirstAttemptNeedNotWait) {
@@ -41,7 +41,7 @@ TEST(MovePace, ARequestThatWouldBeRefusedWaitsOnlyAfterAStopForNothing) {
 TEST(MovePace, AShortAttemptDoesNotEndALongRest) {
   MovePace pace;
   attempt(pace, Outcome::Moved);
-  pace.note(now_ns(), Outcome::NoPromise);
+  pace.note(0, Outcome::NoPromise);
   EXPECT_TRUE(pace.is_resting(Else::Spilled));
 }
 

@@ -164,53 +164,6 @@ TEST_F(ArenaSpill, MemoryPinnedAheadIsReadyBeforeItIsNeeded) {
   EXPECT_FALSE(world().store.make_spilled_ready(world().granules(8)).ok()) << "beyond the bound";
 }
 
-// Spilling that competes with moving live memory, which has moved only recently.
-class ArenaSpillOrMove : public VmmTest {
- protected:
-  // Four granules are free, but no chunk is: of each granule two quarters are live, the inner ones
-  // or the outer ones.
-  static std::unique_ptr<ArenaWorld> given_fragments(const Driver& driver, Size spill_granules) {
-    auto world = std::make_unique<ArenaWorld>(
-        driver,
-        ArenaWorld::Given{.limit_granules = 8, .spill_granules = spill_granules, .compacts = true});
-    const std::vector<Block*> quarters = world->given_blocks(32, world->granule / 4);
-    for (std::size_t i = 0; i < quarters.size(); ++i) {
-      const bool is_inner = i % 4 == 1 || i % 4 == 2;
-      if (is_inner == (i / 4 % 2 == 0)) world->free_for_anyone(*quarters[i]);
-    }
-    world->compactor.rest();
-    return world;
-  }
-};
-
-TEST_F(ArenaSpillOrMove, SpillsAsLongAsThereIsRoom) {
-  NEEDS_HOST_CHUNKS();
-  const auto world = given_fragments(driver(), 1);
-  EXPECT_EQ(world->given_block(world->granule).residency, Residency::Far);
-  EXPECT_EQ(world->compactor.calls(), 0);
-  EXPECT_EQ(world->given_block(world->granule).residency, Residency::Near);
-  EXPECT_EQ(world->compactor.calls(), 1);
-  world->check();
-}
-
-// A host that has no memory left, although some may be spilled.
-decltype(Driver::cuMemCreate) create_chunk;
-CUresult create_on_the_device(CUmemGenericAllocationHandle* chunk, std::size_t size,
-                              const CUmemAllocationProp* properties, unsigned long long flags) {
-  const bool is_near = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-  return is_near ? create_chunk(chunk, size, properties, flags) : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-TEST_F(ArenaSpillOrMove, MovesIfTheHostRefuses) {
-  NEEDS_HOST_CHUNKS();
-  Driver table = driver();
-  create_chunk = std::exchange(table.cuMemCreate, create_on_the_device);
-  const auto world = given_fragments(table, 8);
-  EXPECT_EQ(world->given_block(world->granule).residency, Residency::Near);
-  EXPECT_EQ(world->compactor.calls(), 1);
-  world->check();
-}
-
 class WindowsSpill : public WindowsTest {};
 
 TEST_F(WindowsSpill, LargeBlocksMayResidePartlyOnTheHost) {
@@ -249,42 +202,6 @@ TEST_F(WindowsSpill, AFreedSpilledBlockIsNotKeptForTheNext) {
   world->free(far);
   EXPECT_EQ(world->counters().spilled_bytes, 0u);
   world.block(8 * MiB);
-  EXPECT_EQ(world->counters().spilled_bytes, 0u);
-}
-
-// Moving memory stops the program, which can do without if the memory may lie elsewhere.
-TEST_F(WindowsSpill, SoonAfterAMoveMemorySpillsInstead) {
-  NEEDS_HOST_CHUNKS();
-  WindowsWorld world{driver(), 128 * MiB};
-  auto blocks = world.fill_with(512 * KiB);
-  world.free_every_second(blocks);
-  world.spill(8 * MiB);
-  world.quiescence.during([] { std::this_thread::sleep_for(std::chrono::milliseconds{100}); });
-  const int begun = world.quiescence.begun();
-  world.block(8 * MiB);
-  EXPECT_EQ(world.quiescence.begun(), begun + 1);
-  EXPECT_EQ(world->counters().spilled_bytes, 0u);
-  const Size freed_with_it = world.store.counters(world.here).physical_free;
-  world.block(freed_with_it + 8 * MiB);
-  EXPECT_EQ(world.quiescence.begun(), begun + 1);
-  EXPECT_EQ(world->counters().spilled_bytes, 8 * MiB);
-  world.block(8 * MiB);
-  EXPECT_EQ(world.quiescence.begun(), begun + 2) << "there is no room elsewhere any more";
-}
-
-TEST_F(WindowsSpill, SoonAfterAMoveMemoryMovesIfTheHostRefuses) {
-  NEEDS_HOST_CHUNKS();
-  Driver table = driver();
-  create_chunk = std::exchange(table.cuMemCreate, create_on_the_device);
-  WindowsWorld world{table, 128 * MiB};
-  auto blocks = world.fill_with(512 * KiB);
-  world.free_every_second(blocks);
-  world.spill(64 * MiB);
-  world.quiescence.during([] { std::this_thread::sleep_for(std::chrono::milliseconds{100}); });
-  const int begun = world.quiescence.begun();
-  world.block(8 * MiB);
-  world.block(world.store.counters(world.here).physical_free + 8 * MiB);
-  EXPECT_EQ(world.quiescence.begun(), begun + 2);
   EXPECT_EQ(world->counters().spilled_bytes, 0u);
 }
 
@@ -379,30 +296,6 @@ TEST_F(MemorySpill, BothKindsOfMemoryGoBeyondTheLimit) {
   EXPECT_EQ(memory_->free(blocking), Answer{CUDA_SUCCESS});
   EXPECT_EQ(memory_->free(more), Answer{CUDA_SUCCESS});
   EXPECT_EQ(memory_->free_ordered(ordered, StreamName{}), Answer{CUDA_SUCCESS});
-}
-
-TEST_F(MemorySpill, SoonAfterAMoveOrderedMemorySpillsInstead) {
-  NEEDS_HOST_CHUNKS();
-  begin(settings(SpillTo::Host, limit));
-  std::vector<CUdeviceptr> quarters(limit / (512 * KiB));
-  for (CUdeviceptr& address : quarters) address = given_ordered(512 * KiB);
-  ASSERT_EQ(spilled(), 0u);
-  // The inner two of every second granule and the outer two of the others.
-  for (std::size_t i = 0; i < quarters.size(); ++i) {
-    const bool is_inner = i % 4 == 1 || i % 4 == 2;
-    if (is_inner != (i / 4 % 2 == 0)) continue;
-    EXPECT_EQ(memory_->free_ordered(quarters[i], StreamName{}), Answer{CUDA_SUCCESS});
-  }
-  EXPECT_CUDA(driver().cuLaunchHostFunc(
-      CU_STREAM_LEGACY, [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds{100}); },
-      nullptr));
-  submission_epoch_.leave();
-  const CUdeviceptr moved_for = given_ordered(4 * MiB);
-  EXPECT_EQ(spilled(), 0u);
-  const CUdeviceptr far = given_ordered(4 * MiB);
-  EXPECT_EQ(spilled(), 4 * MiB);
-  EXPECT_EQ(memory_->free_ordered(moved_for, StreamName{}), Answer{CUDA_SUCCESS});
-  EXPECT_EQ(memory_->free_ordered(far, StreamName{}), Answer{CUDA_SUCCESS});
 }
 
 // One thread waits for the free to the end; the others need not be refused for that.

@@ -16,7 +16,7 @@ class ArenaEviction final : public EvictionSource {
   explicit ArenaEviction(arena::ArenaState& state) : state_(state) {}
 
   void list_held(std::vector<HeldChunk>& held) const override;
-  void begin_eviction(EvictionSet& evicted) override;
+  [[gnu::cold]] void begin_eviction(EvictionSet& evicted) override;
   Result<void> take_out(EvictedChunk& one) override;
   Result<void> put_back(std::span<EvictedChunk> some) override;
   // Nothing to do: the arena's mapping has no chunks there, which is a valid state.

@@ -349,13 +349,12 @@ Error BlockBuilder::out_of_memory(Size asked, Error refusal, Size chunks) const 
 bool BlockBuilder::compact_for(Build& build) {
   constexpr int compactions_at_most = 4;  // other threads may take what was gained
   if (state_.settings.compactor == nullptr || build.reach != ResidencyFilter::Near) return false;
-  if (build.compactions++ == compactions_at_most) return false;
   if (build.lacks.empty()) return false;  // addresses are missing, not memory
   const Size missing = state_.in_granules(build.lacking_bytes()) * state_.layout.unit();
   Compactor& compactor = *state_.settings.compactor;
-  build.puts_off_moving =
-      build.can_spill && compactor.is_resting() && state_.store.spill_room() >= missing;
-  if (build.puts_off_moving) return false;
+  build.puts_off_moving = build.can_spill && build.compactions == 0 && compactor.is_resting() &&
+                          state_.store.spill_room() >= missing;
+  if (build.puts_off_moving || build.compactions++ == compactions_at_most) return false;
   build.hand.clear();  // breaking up large chunks takes free ones
   return compactor.make_room(missing, build.stream, build.pressure.until());
 }

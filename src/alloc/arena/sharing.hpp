@@ -96,15 +96,15 @@ class Sharing {
       if (!survey.plan.is_emptied(home)) visit(survey.granules[granule].place, home);
     }
   }
-  Result<void> copy_all(const GranuleSurvey& survey, const CopyBy& by);
-  void keep_targets(const GranuleSurvey& survey);
+  [[gnu::cold]] Result<void> copy_all(const GranuleSurvey& survey, const CopyBy& by);
+  [[gnu::cold]] void keep_targets(const GranuleSurvey& survey);
   Result<void> map_all(GranuleSurvey& survey);
   void follow(GranuleSurvey& survey);
   void follow_move(const GranuleSurvey::Granule& granule, GranuleSurvey::Chunk& to,
                    TileChanges& changes);
   void leave_to_others(const GranuleSurvey::Granule& granule, GranuleSurvey::Chunk& from,
                        TileChanges& changes);
-  void follow_torn(GranuleSurvey& survey);
+  [[gnu::cold]] void follow_torn(GranuleSurvey& survey);
   std::size_t give_up(const std::vector<GranuleSurvey::Place>& unused,
                       const GranuleSurvey::Place& keeper, TileChanges& changes,
                       std::vector<Torn>& without_access);

@@ -29,7 +29,7 @@ class SharingPlan {
   // A chunk of that many granules' memory.
   Index add_chunk(Size granules);
   // Adds a layout: the windows into which some chunks are cut. Returns the windows' numbers.
-  std::vector<Index> add_layout(const std::vector<LiveParts>& windows);
+  [[gnu::cold]] std::vector<Index> add_layout(const std::vector<LiveParts>& windows);
   static constexpr Index whole = 0;  // the window that is all of a chunk
   // Adds a granule of addresses that is backed by that window of the chunk.
   Index add_granule(Index chunk, const LiveParts& live, Index window = whole);

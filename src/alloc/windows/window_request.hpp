@@ -34,6 +34,12 @@ struct WindowRequest {
     const auto cut = std::upper_bound(cuts.begin(), cuts.end(), reached);
     return (cut != cuts.end() ? *cut : shape.whole_bytes()) - reached;
   }
+  // They return to the store.
+  void drop_chunks() {
+    whole.clear();
+    whole_bytes = 0;
+    spare = {};
+  }
   void add_whole(ChunkRef chunk) {
     whole_bytes += chunk->size();
     whole.push_back(std::move(chunk));

@@ -128,12 +128,13 @@ class Windows final : public ReclaimClient {
   Size obtainable_bytes() const;
 
   // windows_pressure.cpp
-  Result<WindowBlock*> place_under_pressure(WindowRequest& request, MemoryPressure& pressure,
-                                            Error refusal);
+  [[gnu::cold]] Result<WindowBlock*> place_under_pressure(WindowRequest& request,
+                                                          MemoryPressure& pressure, Error refusal);
   bool wait_for_a_free(std::uint64_t until);
-  Result<bool> make_room(const WindowRequest& request, std::uint64_t until);
+  [[gnu::cold]] Result<bool> make_room(const WindowRequest& request, std::uint64_t until);
   void set_compacting(bool is_compacting);
   void forget_refusals();
+  bool may_spill(const WindowRequest& request);
   // Under the lock.
   bool give_up_for(const WindowRequest& request);
   void give_up_some();

@@ -97,16 +97,21 @@ Result<WindowBlock*> Windows::place_under_pressure(WindowRequest& request, Memor
     }
     return {};
   };
-  const bool puts_off_moving = store_.spills() && pace_.is_resting(MovePace::Else::Spilled);
-  if (turn.is_mine() && !puts_off_moving) TRY(move_live_pieces());
-  if (lacks_room() && store_.spills()) {
+  const auto take_from_elsewhere = [&] {
+    if (!lacks_room() || !store_.spills()) return;
     request.reach = Residency::Far;
     tried.add(ReclaimSteps::Elsewhere);
     placed = try_again();
-  }
+  };
+  const bool puts_off_moving = pace_.is_resting(MovePace::Else::Spilled) && may_spill(request);
+  if (turn.is_mine() && !puts_off_moving) TRY(move_live_pieces());
+  take_from_elsewhere();
   if (lacks_room() && turn.is_mine() && puts_off_moving) {
+    request.drop_chunks();
     request.reach = Residency::Near;
+    placed = try_again();
     TRY(move_live_pieces());
+    take_from_elsewhere();
   }
   if (!lacks_room()) return placed;
   {
@@ -117,6 +122,11 @@ Result<WindowBlock*> Windows::place_under_pressure(WindowRequest& request, Memor
   refusal.asked = request.shape.granted;
   refusal.available = request.whole_bytes;
   return refusal;
+}
+
+bool Windows::may_spill(const WindowRequest& request) {
+  const Holding holding{table_.lock};
+  return store_.spill_room() >= missing_bytes(request);
 }
 
 // The bytes that the store would have to supply.
@@ -187,14 +197,16 @@ Result<bool> Windows::make_room(const WindowRequest& request, std::uint64_t unti
     if (missing == 0 || settings_.quiescence == nullptr) return false;
     if (settings_.quiescence->is_ruled_out()) return false;
     if (!compactor_.is_worthwhile(missing)) {
-      pace_.note(began, MovePace::Outcome::NoPromise);
+      pace_.note(now_ns() - began, MovePace::Outcome::NoPromise);
       return false;
     }
   }
+  const std::uint64_t waited_from = now_ns();
   if (!settings_.quiescence->begin(until)) {
-    pace_.note(began, MovePace::Outcome::Futile);
+    pace_.note(now_ns() - began, MovePace::Outcome::Futile);
     return false;
   }
+  const std::uint64_t waited = now_ns() - waited_from;
   set_compacting(true);
   const Undo end{[this] {
     set_compacting(false);
@@ -202,7 +214,7 @@ Result<bool> Windows::make_room(const WindowRequest& request, std::uint64_t unti
   }};
   const Size wanted = missing + chunks_to_spare * table_.granule;
   const Result<Size> freed = compact(wanted, {settings_.quiescence->copy_by(), settings_.wait});
-  pace_.note(began, MovePace::Outcome::Moved);
+  pace_.note(now_ns() - began - waited, MovePace::Outcome::Moved);
   if (freed.ok()) return *freed != 0;
   if (freed.error().kind == ErrorKind::TimedOut) return false;
   return freed.error();

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// Spilling that competes with moving live memory.
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "alloc_arena_world.hpp"
+#include "alloc_windows_world.hpp"
+#include "spill/served_memory.hpp"
+
+namespace cuvmm::test {
+namespace {
+
+#define NEEDS_HOST_CHUNKS() \
+  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)
+
+// Memory has moved only recently.
+class ArenaSpillOrMove : public VmmTest {
+ protected:
+  // Four granules are free, but no chunk is: of each granule two quarters are live, the inner ones
+  // or the outer ones.
+  static std::unique_ptr<ArenaWorld> given_fragments(const Driver& driver, Size spill_granules) {
+    auto world = std::make_unique<ArenaWorld>(
+        driver,
+        ArenaWorld::Given{.limit_granules = 8, .spill_granules = spill_granules, .compacts = true});
+    const std::vector<Block*> quarters = world->given_blocks(32, world->granule / 4);
+    for (std::size_t i = 0; i < quarters.size(); ++i) {
+      const bool is_inner = i % 4 == 1 || i % 4 == 2;
+      if (is_inner == (i / 4 % 2 == 0)) world->free_for_anyone(*quarters[i]);
+    }
+    world->compactor.rest();
+    return world;
+  }
+};
+
+TEST_F(ArenaSpillOrMove, SpillsAsLongAsThereIsRoom) {
+  NEEDS_HOST_CHUNKS();
+  const auto world = given_fragments(driver(), 1);
+  EXPECT_EQ(world->given_block(world->granule).residency, Residency::Far);
+  EXPECT_EQ(world->compactor.calls(), 0);
+  EXPECT_EQ(world->given_block(world->granule).residency, Residency::Near);
+  EXPECT_EQ(world->compactor.calls(), 1);
+  world->check();
+}
+
+// A host that has no memory left, although some may be spilled.
+decltype(Driver::cuMemCreate) create_chunk;
+CUresult create_on_the_device(CUmemGenericAllocationHandle* chunk, std::size_t size,
+                              const CUmemAllocationProp* properties, unsigned long long flags) {
+  const bool is_near = properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+  return is_near ? create_chunk(chunk, size, properties, flags) : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+TEST_F(ArenaSpillOrMove, MovesIfTheHostRefuses) {
+  NEEDS_HOST_CHUNKS();
+  Driver table = driver();
+  create_chunk = std::exchange(table.cuMemCreate, create_on_the_device);
+  const auto world = given_fragments(table, 8);
+  EXPECT_EQ(world->given_block(world->granule).residency, Residency::Near);
+  EXPECT_EQ(world->compactor.calls(), 1);
+  world->check();
+}
+
+// A driver that takes its time to map memory once it is told to.
+bool maps_slowly = false;
+decltype(Driver::cuMemMap) map_chunk;
+CUresult map_at_leisure(CUdeviceptr address, std::size_t size, std::size_t offset,
+                        CUmemGenericAllocationHandle chunk, unsigned long long flags) {
+  if (maps_slowly) std::this_thread::sleep_for(std::chrono::milliseconds{20});
+  return map_chunk(address, size, offset, chunk, flags);
+}
+class SlowMaps {
+ public:
+  explicit SlowMaps(Driver& table) {
+    map_chunk = std::exchange(table.cuMemMap, map_at_leisure);
+    maps_slowly = false;
+  }
+  void begin() { maps_slowly = true; }
+  void end() { maps_slowly = false; }
+};
+
+class WindowsSpillOrMove : public WindowsTest {};
+
+// Moving memory stops the program, which can do without if the memory may lie elsewhere.
+TEST_F(WindowsSpillOrMove, SoonAfterAMoveMemorySpillsInstead) {
+  NEEDS_HOST_CHUNKS();
+  Driver table = driver();
+  SlowMaps slow{table};
+  WindowsWorld world{table, 128 * MiB};
+  auto blocks = world.fill_with(512 * KiB);
+  world.free_every_second(blocks);
+  world.spill(8 * MiB);
+  const int begun = world.quiescence.begun();
+  slow.begin();
+  world.block(8 * MiB);
+  slow.end();
+  EXPECT_EQ(world.quiescence.begun(), begun + 1);
+  EXPECT_EQ(world->counters().spilled_bytes, 0u);
+  const Size freed_with_it = world.store.counters(world.here).physical_free;
+  world.block(freed_with_it + 8 * MiB);
+  EXPECT_EQ(world.quiescence.begun(), begun + 1);
+  EXPECT_EQ(world->counters().spilled_bytes, 8 * MiB);
+  world.block(8 * MiB);
+  EXPECT_EQ(world.quiescence.begun(), begun + 2) << "there is no room elsewhere any more";
+}
+
+TEST_F(WindowsSpillOrMove, SoonAfterAMoveMemoryMovesIfTheHostRefuses) {
+  NEEDS_HOST_CHUNKS();
+  Driver table = driver();
+  create_chunk = std::exchange(table.cuMemCreate, create_on_the_device);
+  SlowMaps slow{table};
+  WindowsWorld world{table, 128 * MiB};
+  auto blocks = world.fill_with(512 * KiB);
+  world.free_every_second(blocks);
+  world.spill(64 * MiB);
+  const int begun = world.quiescence.begun();
+  slow.begin();
+  world.block(8 * MiB);
+  slow.end();
+  world.block(world.store.counters(world.here).physical_free + 8 * MiB);
+  EXPECT_EQ(world.quiescence.begun(), begun + 2);
+  EXPECT_EQ(world->counters().spilled_bytes, 0u);
+}
+
+TEST_F(WindowsSpillOrMove, WithTooLittleRoomElsewhereMemoryMovesAtOnce) {
+  NEEDS_HOST_CHUNKS();
+  Driver table = driver();
+  SlowMaps slow{table};
+  WindowsWorld world{table, 128 * MiB};
+  auto blocks = world.fill_with(512 * KiB);
+  world.free_every_second(blocks);
+  world.spill(6 * MiB);
+  slow.begin();
+  world.block(8 * MiB);
+  slow.end();
+  world.block(world.store.counters(world.here).physical_free + 8 * MiB);
+  EXPECT_EQ(world->counters().spilled_bytes, 0u);
+}
+
+TEST_F(WindowsSpillOrMove, AWaitForRunningWorkIsNoReasonToSpill) {
+  NEEDS_HOST_CHUNKS();
+  WindowsWorld world{driver(), 128 * MiB};
+  auto blocks = world.fill_with(512 * KiB);
+  world.free_every_second(blocks);
+  world.spill(64 * MiB);
+  // If the waits counted, memory would rest for 9.6 s.
+  world.quiescence.during([] { std::this_thread::sleep_for(std::chrono::milliseconds{300}); });
+  world.block(8 * MiB);
+  std::this_thread::sleep_for(std::chrono::seconds{3});
+  world.block(world.store.counters(world.here).physical_free + 8 * MiB);
+  EXPECT_EQ(world->counters().spilled_bytes, 0u);
+}
+
+class MemorySpillOrMove : public DriverContract {};
+
+TEST_F(MemorySpillOrMove, SoonAfterAMoveOrderedMemorySpillsInstead) {
+  NEEDS_HOST_CHUNKS();
+  constexpr Size limit = 64 * MiB;
+  Driver table = driver();
+  SlowMaps slow{table};
+  MemorySettings chosen;
+  chosen.limit = SizeLimit::of_bytes(limit);
+  chosen.spill = {SpillTo::Host, SizeLimit::of_bytes(limit)};
+  ServedMemory program{table, chosen};
+  const auto given_ordered = [&](Size size) {
+    CUdeviceptr address = 0;
+    EXPECT_EQ(program.memory->allocate_ordered(&address, size, StreamName{}), Answer{CUDA_SUCCESS});
+    return address;
+  };
+  const auto free = [&](CUdeviceptr address) {
+    EXPECT_EQ(program.memory->free_ordered(address, StreamName{}), Answer{CUDA_SUCCESS});
+  };
+  const auto spilled = [&] {
+    return program.memory->devices().serve(0)->store().spilled().physical_in_use;
+  };
+  std::vector<CUdeviceptr> quarters(limit / (512 * KiB));
+  for (CUdeviceptr& address : quarters) address = given_ordered(512 * KiB);
+  ASSERT_EQ(spilled(), 0u);
+  // The inner two of every second granule and the outer two of the others.
+  for (std::size_t i = 0; i < quarters.size(); ++i) {
+    const bool is_inner = i % 4 == 1 || i % 4 == 2;
+    if (is_inner == (i / 4 % 2 == 0)) free(quarters[i]);
+  }
+  slow.begin();
+  const CUdeviceptr moved_for = given_ordered(4 * MiB);
+  slow.end();
+  EXPECT_EQ(spilled(), 0u);
+  const CUdeviceptr far = given_ordered(4 * MiB);
+  EXPECT_EQ(spilled(), 4 * MiB);
+  free(moved_for);
+  free(far);
+}
+
+}  // namespace
+}  // namespace cuvmm::test
