@@ -27,8 +27,8 @@ class MovePace {
     Futile,    // the program was stopped for nothing
     NoPromise  // it was not stopped, because that would not have yielded enough
   };
-  // Call after an attempt that took so long, in ns. Does not count how long a successful one waited
-  // for running work: the next need not wait.
+  // Call after each attempt with the time it took, in ns. If memory moved, leave out the wait for
+  // running work, since the next attempt may not have to wait.
   void note(std::uint64_t took, Outcome outcome) {
     constexpr std::uint64_t usual = 8;
     constexpr std::uint64_t if_spilled = 32;

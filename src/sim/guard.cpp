@@ -15,7 +15,7 @@ struct sigaction before_bus;
 std::atomic<std::uint64_t> pauses{0};
 std::mutex one_pause;
 
-// By kill() or raise(), and not by an access.
+// Whether kill() or raise() sent the signal, rather than an access raising it.
 bool was_sent(const siginfo_t& what) {
   return what.si_code <= 0;
 }

@@ -5,18 +5,13 @@
 #include <charconv>
 #include <optional>
 
+#include "base/text.hpp"
 #include "sim/device_identity.hpp"
 
 namespace cuvmm::sim {
 namespace {
 
-std::string_view without_blanks(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
-// Whatever follows the digits is ignored.
+// Ignores whatever follows the digits.
 std::optional<int> numbered(std::string_view name, int count) {
   int number = -1;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
@@ -38,11 +33,11 @@ std::optional<int> identified(std::string_view name, int count, std::string_view
 
 std::vector<int> visible_devices(std::string_view wanted, int count, std::string_view card) {
   std::vector<int> visible;
-  const bool are_uuids = without_blanks(wanted).starts_with("GPU-");
+  const bool are_uuids = without_outer_blanks(wanted).starts_with("GPU-");
   for (bool is_last = false; !is_last;) {
     const std::size_t comma = wanted.find(',');
     is_last = comma == std::string_view::npos;
-    const std::string_view name = without_blanks(wanted.substr(0, comma));
+    const std::string_view name = without_outer_blanks(wanted.substr(0, comma));
     if (!is_last) wanted.remove_prefix(comma + 1);
     if (are_uuids && !name.starts_with("GPU-")) break;
     const std::optional<int> number =

@@ -41,8 +41,8 @@ class StackUses final : private MemorySink {
   void add(const TraceRecord& record);
 
   bool is_empty() const { return uses_.empty(); }
-  // By what they hold at the peak, most first. Stacks whose places have the same names are one:
-  // compiled code calls from several places of a function.
+  // By what they hold at the peak, most first. Merges stacks whose places have the same names,
+  // since compiled code may call from several places in one function.
   std::vector<StackUse> sorted(StackNames& names);
   // Callers come before their callees. Leaves out frames too small to see.
   std::vector<FlameFrame> flames(StackNames& names);

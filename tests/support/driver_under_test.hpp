@@ -72,6 +72,8 @@ bool served();
   if (!::cuvmm::test::simulated()) GTEST_SKIP() << "asks the simulated driver's own interface"
 #define NEEDS_ATTRIBUTE(which) \
   if (::cuvmm::test::attribute(which) == 0) GTEST_SKIP() << "the device has no " #which
+#define NEEDS_HOST_CHUNKS() \
+  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)
 #define NEEDS_CALL(call)                                   \
   if (!::cuvmm::test::driver().has(::cuvmm::Call::call)) { \
     GTEST_SKIP() << "this driver has no " #call;           \

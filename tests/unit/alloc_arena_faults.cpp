@@ -132,8 +132,7 @@ TEST_F(ArenaFaults, SettingAccess) {
 void prepare_quarters(Prepared& world) {
   const auto blocks = world.given_blocks(16, world.granule / 4);
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    const bool is_inner = i % 4 == 1 || i % 4 == 2;
-    if (is_inner == (i / 4 % 2 == 1)) {
+    if (!is_freed_quarter(i)) {
       world.live.push_back(blocks[i]);
     } else {
       world.free_for_anyone(*blocks[i]);

@@ -21,8 +21,7 @@ class ArenaSharing : public ArenaTest {
   std::vector<Block*> free_half(const std::vector<Block*>& quarters) {
     std::vector<Block*> live;
     for (std::size_t i = 0; i < quarters.size(); ++i) {
-      const bool is_inner = i % 4 == 1 || i % 4 == 2;
-      if (is_inner == (i / 4 % 2 == 1)) {
+      if (!is_freed_quarter(i)) {
         live.push_back(quarters[i]);
       } else {
         world().free_for_anyone(*quarters[i]);

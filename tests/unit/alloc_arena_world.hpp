@@ -139,6 +139,15 @@ class ArenaWorld {
   CUdeviceptr base_ = 0;
 };
 
+// Of quarters of granules in the order of their addresses: the inner two of every second granule
+// and the outer two of the others. If these are freed, no granule is free, but neighbours can share
+// a chunk.
+inline bool is_freed_quarter(std::size_t index) {
+  const bool is_inner = index % 4 == 1 || index % 4 == 2;
+  const bool is_even = index / 4 % 2 == 0;
+  return is_inner == is_even;
+}
+
 class ArenaTest : public VmmTest {
  protected:
   ArenaWorld& given(const ArenaWorld::Given& given = {}) {

@@ -14,9 +14,6 @@
 namespace cuvmm::test {
 namespace {
 
-#define NEEDS_HOST_CHUNKS() \
-  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)
-
 class ArenaSpill : public ArenaTest {
  protected:
   Size spilled() { return world().arena().counters().spilled; }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Spilling that competes with moving live memory.
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -11,22 +12,17 @@
 namespace cuvmm::test {
 namespace {
 
-#define NEEDS_HOST_CHUNKS() \
-  NEEDS_ATTRIBUTE(CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)
-
 // Memory has moved only recently.
 class ArenaSpillOrMove : public VmmTest {
  protected:
-  // Four granules are free, but no chunk is: of each granule two quarters are live, the inner ones
-  // or the outer ones.
+  // Four granules' worth of memory is free, but no chunk is.
   static std::unique_ptr<ArenaWorld> given_fragments(const Driver& driver, Size spill_granules) {
     auto world = std::make_unique<ArenaWorld>(
         driver,
         ArenaWorld::Given{.limit_granules = 8, .spill_granules = spill_granules, .compacts = true});
     const std::vector<Block*> quarters = world->given_blocks(32, world->granule / 4);
     for (std::size_t i = 0; i < quarters.size(); ++i) {
-      const bool is_inner = i % 4 == 1 || i % 4 == 2;
-      if (is_inner == (i / 4 % 2 == 0)) world->free_for_anyone(*quarters[i]);
+      if (is_freed_quarter(i)) world->free_for_anyone(*quarters[i]);
     }
     world->compactor.rest();
     return world;
@@ -79,25 +75,49 @@ class SlowMaps {
   void end() { maps_slowly = false; }
 };
 
-class WindowsSpillOrMove : public WindowsTest {};
+class WindowsSpillOrMove : public WindowsTest {
+ protected:
+  void TearDown() override {
+    world_.reset();
+    WindowsTest::TearDown();
+  }
+  // Half of the memory is free, but only in pieces of chunks.
+  WindowsWorld& given_fragments(Size most_spilled) {
+    world_.emplace(table_, 128 * MiB);
+    std::vector<WindowBlock*> blocks = world_->fill_with(512 * KiB);
+    world_->free_every_second(blocks);
+    world_->spill(most_spilled);
+    return *world_;
+  }
+  void let_the_host_refuse() {
+    create_chunk = std::exchange(table_.cuMemCreate, create_on_the_device);
+  }
+  // Allocates a block for which memory moves, and that takes a while.
+  void move_slowly() {
+    slow_.begin();
+    world_->block(8 * MiB);
+    slow_.end();
+  }
+  // Allocates a block that lacks 8 MiB.
+  void request_more() {
+    world_->block(world_->store.counters(world_->here).physical_free + 8 * MiB);
+  }
+
+ private:
+  Driver table_ = driver();
+  SlowMaps slow_{table_};
+  std::optional<WindowsWorld> world_;
+};
 
 // Moving memory stops the program, which can do without if the memory may lie elsewhere.
 TEST_F(WindowsSpillOrMove, SoonAfterAMoveMemorySpillsInstead) {
   NEEDS_HOST_CHUNKS();
-  Driver table = driver();
-  SlowMaps slow{table};
-  WindowsWorld world{table, 128 * MiB};
-  auto blocks = world.fill_with(512 * KiB);
-  world.free_every_second(blocks);
-  world.spill(8 * MiB);
+  WindowsWorld& world = given_fragments(8 * MiB);
   const int begun = world.quiescence.begun();
-  slow.begin();
-  world.block(8 * MiB);
-  slow.end();
+  move_slowly();
   EXPECT_EQ(world.quiescence.begun(), begun + 1);
   EXPECT_EQ(world->counters().spilled_bytes, 0u);
-  const Size freed_with_it = world.store.counters(world.here).physical_free;
-  world.block(freed_with_it + 8 * MiB);
+  request_more();
   EXPECT_EQ(world.quiescence.begun(), begun + 1);
   EXPECT_EQ(world->counters().spilled_bytes, 8 * MiB);
   world.block(8 * MiB);
@@ -106,48 +126,31 @@ TEST_F(WindowsSpillOrMove, SoonAfterAMoveMemorySpillsInstead) {
 
 TEST_F(WindowsSpillOrMove, SoonAfterAMoveMemoryMovesIfTheHostRefuses) {
   NEEDS_HOST_CHUNKS();
-  Driver table = driver();
-  create_chunk = std::exchange(table.cuMemCreate, create_on_the_device);
-  SlowMaps slow{table};
-  WindowsWorld world{table, 128 * MiB};
-  auto blocks = world.fill_with(512 * KiB);
-  world.free_every_second(blocks);
-  world.spill(64 * MiB);
+  let_the_host_refuse();
+  WindowsWorld& world = given_fragments(64 * MiB);
   const int begun = world.quiescence.begun();
-  slow.begin();
-  world.block(8 * MiB);
-  slow.end();
-  world.block(world.store.counters(world.here).physical_free + 8 * MiB);
+  move_slowly();
+  request_more();
   EXPECT_EQ(world.quiescence.begun(), begun + 2);
   EXPECT_EQ(world->counters().spilled_bytes, 0u);
 }
 
 TEST_F(WindowsSpillOrMove, WithTooLittleRoomElsewhereMemoryMovesAtOnce) {
   NEEDS_HOST_CHUNKS();
-  Driver table = driver();
-  SlowMaps slow{table};
-  WindowsWorld world{table, 128 * MiB};
-  auto blocks = world.fill_with(512 * KiB);
-  world.free_every_second(blocks);
-  world.spill(6 * MiB);
-  slow.begin();
-  world.block(8 * MiB);
-  slow.end();
-  world.block(world.store.counters(world.here).physical_free + 8 * MiB);
+  WindowsWorld& world = given_fragments(6 * MiB);
+  move_slowly();
+  request_more();
   EXPECT_EQ(world->counters().spilled_bytes, 0u);
 }
 
 TEST_F(WindowsSpillOrMove, AWaitForRunningWorkIsNoReasonToSpill) {
   NEEDS_HOST_CHUNKS();
-  WindowsWorld world{driver(), 128 * MiB};
-  auto blocks = world.fill_with(512 * KiB);
-  world.free_every_second(blocks);
-  world.spill(64 * MiB);
+  WindowsWorld& world = given_fragments(64 * MiB);
   // If the waits counted, memory would rest for 9.6 s.
   world.quiescence.during([] { std::this_thread::sleep_for(std::chrono::milliseconds{300}); });
   world.block(8 * MiB);
   std::this_thread::sleep_for(std::chrono::seconds{3});
-  world.block(world.store.counters(world.here).physical_free + 8 * MiB);
+  request_more();
   EXPECT_EQ(world->counters().spilled_bytes, 0u);
 }
 
@@ -176,10 +179,8 @@ TEST_F(MemorySpillOrMove, SoonAfterAMoveOrderedMemorySpillsInstead) {
   std::vector<CUdeviceptr> quarters(limit / (512 * KiB));
   for (CUdeviceptr& address : quarters) address = given_ordered(512 * KiB);
   ASSERT_EQ(spilled(), 0u);
-  // The inner two of every second granule and the outer two of the others.
   for (std::size_t i = 0; i < quarters.size(); ++i) {
-    const bool is_inner = i % 4 == 1 || i % 4 == 2;
-    if (is_inner == (i / 4 % 2 == 0)) free(quarters[i]);
+    if (is_freed_quarter(i)) free(quarters[i]);
   }
   slow.begin();
   const CUdeviceptr moved_for = given_ordered(4 * MiB);

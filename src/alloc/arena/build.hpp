@@ -28,10 +28,9 @@ struct Build {
   bool is_under_pressure = false;
   // Other than Near if memory of the device did not suffice, so that spilled memory is used.
   ResidencyFilter reach = ResidencyFilter::Near;
-  int compactions = 0;  // so far
-  // Whether moving live memory comes only after spilling, and whether spilling has not failed yet.
-  bool puts_off_moving = false;
-  bool can_spill = true;
+  int compactions = 0;           // so far
+  bool puts_off_moving = false;  // live memory moves only if spilling fails
+  bool can_spill = true;         // until it has failed
   Error refusal;
 
   // The gaps that lacked memory at the last attempt; empty if it found no addresses.

@@ -65,8 +65,8 @@ void Colouring::put_in_order() {
   choose_groups();
 }
 
-// A full chunk takes nothing before it is emptied, and then it is no target. If memory is short,
-// most chunks are full.
+// A full chunk cannot take a piece, and once it is emptied it must not. When memory is short, most
+// chunks are full.
 void Colouring::find_targets() {
   targets_.clear();
   target_of_.assign(chunks_.size(), none);

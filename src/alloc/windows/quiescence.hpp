@@ -13,8 +13,8 @@ class Quiescence {
  public:
   virtual ~Quiescence() = default;
 
-  // Whether begin() would refuse at once, as far as is known without looking. Planning moves costs
-  // much.
+  // Whether begin() would refuse at once, as far as is known without looking. Ask before planning
+  // moves, which is expensive.
   virtual bool is_ruled_out() const { return false; }
   // Blocks new work and waits for all work that could touch the memory. Returns false, with nothing
   // blocked, if such work remains when now_ns() reaches `until`, or live memory must not move at

@@ -66,8 +66,9 @@ Findings look_at_runtime(const DoctorRequest& request) {
     runtime.call("cudaRuntimeGetVersion", &version);
     const int error = try_out(runtime);
     const std::string which = fmt::format("{}.{}, {}", version / 1000, version % 1000 / 10, name);
-    if (error == 0)
+    if (error == 0) {
       return {{Verdict::Good, "CUDA runtime", which + ": starts and allocates memory", ""}};
+    }
     constexpr int driver_too_old = 35;
     return {{error == driver_too_old ? Verdict::Doubtful : Verdict::Bad, "CUDA runtime",
              fmt::format("{}: answers {}", which, runtime.name_of(error)),
