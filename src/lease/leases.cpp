@@ -15,8 +15,8 @@ using namespace node;  // NOLINT(google-build-using-namespace): its words are th
 
 namespace {
 
-constexpr std::uint64_t a_moment = 250 * a_millisecond;
 // Attempts to reconnect follow 0.1, 0.3, 0.7, 1.5, 3.1 and 6.3 s after the loss.
+constexpr std::uint64_t a_moment = 250 * a_millisecond;
 constexpr std::uint64_t longest_absence = 7'000 * a_millisecond;
 // Within this time the service has asked NVML again.
 constexpr std::uint64_t until_it_has_looked = 750 * a_millisecond;
@@ -88,10 +88,14 @@ void Leases::begin(LeasedBudget& budget, const Uuid& device, Size memory) {
   if (!start_threads()) return;
   if (standing_ == Standing::Connected) send(use_of(place, 0));
   if (place.is_host()) return;
-  // The limit must be known before the program asks how much memory there is.
-  const std::uint64_t until = now_ns() + a_moment;
-  while (!place.has_terms && now_ns() < until) {
-    heard_.wait_for(holding, std::chrono::nanoseconds{until - now_ns()});
+  // The limit must be known before the program asks how much memory there is. On a busy machine, a
+  // service that is required may need longer for its answer.
+  const std::uint64_t began = now_ns();
+  while (!place.has_terms) {
+    const bool may_be_slow = settings_.is_required && !is_unreachable_;
+    const std::uint64_t until = began + (may_be_slow ? longest_absence : in_ns(settings_.patience));
+    if (now_ns() >= until) return;
+    heard_.wait_for(holding, std::chrono::nanoseconds{until - std::min(until, now_ns())});
   }
 }
 
@@ -205,7 +209,7 @@ Lessor::Extended Leases::extend(LeasedBudget& budget, Size size) {
   Holding holding{lock_};
   Leased* const place = find(budget);
   if (place == nullptr) return Extended::NobodyLeases;
-  const std::uint64_t until = now_ns() + a_moment;
+  const std::uint64_t until = now_ns() + in_ns(settings_.patience);
   while (standing_ == Standing::Greeted && !is_silent_ && now_ns() < until) {
     heard_.wait_for(holding, std::chrono::nanoseconds{until - std::min(until, now_ns())});
   }
@@ -220,7 +224,7 @@ Lessor::Extended Leases::extend_at_once(Holding& holding, Leased& place, Size si
   const Size missing = size - surplus + place.budget->deficit();
   for (Size bytes = std::max(missing, batch_of(place));;) {
     const RequestId request = ask(place, bytes, Ask::AtOnce);
-    const auto answered = answer_to(holding, request, now_ns() + a_moment);
+    const auto answered = answer_to(holding, request, now_ns() + in_ns(settings_.patience));
     if (!answered) {
       note_silence();
       CUVMM_LOG_RARELY(Warning,

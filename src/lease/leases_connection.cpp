@@ -63,16 +63,25 @@ void Leases::connect_and_listen() {
       listen();
       if (is_connected()) backoff = shortest_backoff;
       lose();
-    } else if (settings_.is_required) {
-      CUVMM_LOG_ONCE(
-          Warning,
-          "no node service can be reached (%s), and VMM_NODE=require refuses memory without "
-          "one; start cuvmmd",
-          socket.error().text().c_str());
+    } else {
+      note_unreachable(socket.error());
     }
     ::usleep(static_cast<useconds_t>(backoff.count()));
     backoff = std::min(2 * backoff, longest_backoff);
   }
+}
+
+void Leases::note_unreachable(const Error& why) {
+  {
+    const Holding holding{lock_};
+    is_unreachable_ = true;
+    heard_.notify_all();
+  }
+  if (!settings_.is_required) return;
+  CUVMM_LOG_ONCE(Warning,
+                 "no node service can be reached (%s), and VMM_NODE=require refuses memory without "
+                 "one; start cuvmmd",
+                 why.text().c_str());
 }
 
 Result<Fd> Leases::connect() const {
@@ -89,6 +98,7 @@ void Leases::greet(Fd socket) {
   const Holding holding{lock_};
   socket_ = ForkClosedFd{std::move(socket)};
   standing_ = Standing::Greeted;
+  is_unreachable_ = false;
   is_silent_ = false;
   send(Greeting{.name = settings_.name,
                 .group = settings_.group,
@@ -180,6 +190,7 @@ void Leases::lose() {
     }
     if (away_since_ == 0) away_since_ = now_ns();
   }
+  is_unreachable_ = standing_ == Standing::Greeted;
   standing_ = Standing::Apart;
   socket_.close();
   demands_.clear();

@@ -269,14 +269,16 @@ T& immortal(Arguments&&... arguments) {
 // As in a program, the threads of Leases run until the process ends; so everything they use must
 // live as long.
 struct LeasedWorld {
-  explicit LeasedWorld(bool is_required = false, SizeLimit cache = SizeLimit::none())
+  explicit LeasedWorld(bool is_required = false, SizeLimit cache = SizeLimit::none(),
+                       Duration patience = LeaseSettings{}.patience)
       : service(immortal<FakeService>()),
         tenant(immortal<WillingTenant>()),
         budget(immortal<LeasedBudget>()),
         leases(immortal<lease::Leases>(LeaseSettings{.sockets = {service.path()},
                                                      .is_required = is_required,
                                                      .name = "w",
-                                                     .cache = cache},
+                                                     .cache = cache,
+                                                     .patience = patience},
                                        tenant)) {
     tenant.held_by = &budget;
   }
@@ -285,7 +287,7 @@ struct LeasedWorld {
     service.accept();
     service.greet(limit);
     other.join();
-    ASSERT_TRUE(comes_true([&] { return leases.is_connected(); }));
+    ASSERT_TRUE(comes_true([&] { return leases.is_connected() && budget.limit() == limit; }));
   }
   void begin_holding(Size held) {
     begin();
@@ -312,5 +314,12 @@ struct LeasedWorld {
   LeasedBudget& budget;
   lease::Leases& leases;
 };
+
+inline bool wait_for_more(LeasedBudget& budget, Size size, std::uint64_t milliseconds,
+                          std::uint64_t longest = 0) {
+  const std::uint64_t now = now_ns();
+  return budget.wait_for_more(size, now + milliseconds * 1'000'000,
+                              now + std::max(milliseconds, longest) * 1'000'000);
+}
 
 }  // namespace cuvmm::test

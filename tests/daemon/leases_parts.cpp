@@ -60,10 +60,12 @@ TEST_F(LeasesInParts, AProgramThatCannotComeBackTriesLessAndLessOften) {
   pause();
   world.service.hang_up();  // the driver decides now, and has no room
   world.tenant.cannot_resume = true;
+  const std::uint64_t began = now_us();
   world.tenant.held_calls = true;
   ASSERT_TRUE(comes_true([&] { return world.tenant.resumes >= 1; }));
   ::sleep(1);
-  EXPECT_LE(world.tenant.resumes, 10);
+  const int tried = world.tenant.resumes;
+  EXPECT_LE(tried, 6 + static_cast<int>((now_us() - began) / 250'000));
   world.tenant.cannot_resume = false;
   EXPECT_TRUE(comes_true([&] { return !world.tenant.is_paused(); }));
 }
@@ -133,7 +135,7 @@ TEST_F(LeasesInParts, AProgramThatIsResumedOtherwiseCancelsItsRequest) {
   world.tenant.paused = false;
   EXPECT_EQ(world.service.hear<node::LeaseCancel>().request, ask.request);
   world.service.say(node::LeaseGrant{ask.request});  // it was on its way
-  EXPECT_TRUE(comes_true([&] { return world.budget.surplus() == all; }));
+  EXPECT_EQ(world.service.hear<node::LeaseReturn>().bytes, all - batch);
 }
 
 // Otherwise a program that the service has paused would come back after a `cuvmm pause`.
