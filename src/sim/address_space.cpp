@@ -188,7 +188,8 @@ std::optional<Mapping> AddressSpace::mapping_at(CUdeviceptr address) const {
 bool AddressSpace::make_shareable(const std::shared_ptr<Chunk>& chunk) {
   const Writing writing{lock_};
   if (chunk->has_own_file() || !has_backing()) return true;
-  const Extent own = take_own_file(chunk->size());
+  const Device* const device = chunk->device();
+  const Extent own = take_own_file(chunk->size(), device != nullptr ? device->number() : -1);
   if (own.file < 0) return false;
   const auto window = [](const Extent& extent, int protection) {
     return mmap(nullptr, extent.size, protection, MAP_SHARED, extent.file,

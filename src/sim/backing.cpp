@@ -5,6 +5,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
+#include <charconv>
+#include <string>
+#include <string_view>
+
 #include "sim/settings.hpp"
 
 namespace cuvmm::sim {
@@ -12,6 +17,7 @@ namespace {
 
 constexpr Size sparse_file_size = Size{1} << 60;
 constexpr Size most_kept = 256 * MiB;
+constexpr std::string_view name_of_shared = "cuvmm-sim-shared-of-";
 
 int new_memory_file(const char* name, Size size) {
   const int file = memfd_create(name, MFD_CLOEXEC);
@@ -65,8 +71,23 @@ void Backing::empty(const Extent& extent) {
             static_cast<off_t>(extent.offset), static_cast<off_t>(extent.size));
 }
 
-Extent take_own_file(Size size) {
-  return {.file = new_memory_file("cuvmm-sim-shared", size), .offset = 0, .size = size};
+// The name tells the other processes which device the memory lies on.
+Extent take_own_file(Size size, int device) {
+  const std::string name = std::string{name_of_shared} + std::to_string(device);
+  return {.file = new_memory_file(name.c_str(), size), .offset = 0, .size = size};
+}
+
+std::optional<int> device_of_own_file(int file) {
+  std::array<char, 256> path{};
+  const std::string link = "/proc/self/fd/" + std::to_string(file);
+  if (readlink(link.c_str(), path.data(), path.size() - 1) < 0) return {};
+  std::string_view name{path.data()};
+  const std::size_t begin = name.find(name_of_shared);
+  if (begin == std::string_view::npos) return {};
+  name.remove_prefix(begin + name_of_shared.size());
+  int device = 0;
+  const auto read = std::from_chars(name.data(), name.data() + name.size(), device);
+  return read.ec == std::errc{} ? std::optional{device} : std::nullopt;
 }
 
 void close_own_file(const Extent& extent) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "sim/views.hpp"
 
@@ -30,8 +31,11 @@ class Backing {
   Size kept_bytes_ = 0;
 };
 
-// A separate file for memory that is shared with another process.
-Extent take_own_file(Size size);
+// A separate file for memory that is shared with another process. `device` is the number on the
+// machine of the device that the memory lies on; -1: the host.
+Extent take_own_file(Size size, int device);
+// The number given then, also by another process. Nothing if the file was not made here.
+std::optional<int> device_of_own_file(int file);
 void close_own_file(const Extent& extent);
 
 }  // namespace cuvmm::sim

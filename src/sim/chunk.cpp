@@ -45,6 +45,14 @@ class SharedChunks {
   std::map<ino_t, std::weak_ptr<Chunk>> chunks_;
 };
 
+// Memory of a device that this process does not see counts as the first one's.
+CUmemLocation location_of_own_file(int file) {
+  const int number = device_of_own_file(file).value_or(0);
+  if (number < 0) return {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = 0};
+  const Device* const device = Process::get().device_numbered(number);
+  return {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device != nullptr ? device->ordinal() : 0};
+}
+
 }  // namespace
 
 std::shared_ptr<Chunk> Chunk::create(Device* device, Size size,
@@ -94,7 +102,7 @@ std::shared_ptr<Chunk> Chunk::import(int file) {
   chunk->own_file_ = true;
   chunk->id_ = next_id();
   chunk->properties_.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  chunk->properties_.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
+  chunk->properties_.location = location_of_own_file(mine);
   chunk->properties_.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   chunk->original_ = SharedChunks::get().find(status.st_ino);
   if (const Chunk* const original = chunk->original_.get()) {

@@ -223,6 +223,26 @@ CHILD_ROLE(makes_a_chunk_and_ends) {
   link.wait_for_signal();
 }
 
+CHILD_ROLE(makes_a_chunk_on_the_second_device) {
+  left_behind<PrimaryContext>(1);
+  const auto properties = chunk_properties(device_location(1), Exportable::Fd);
+  auto& ours = left_behind<GivenMapped>(1, chunk_size, properties);
+  link.send_fd(exported(ours.chunk(0)).get());
+  link.wait_for_signal();
+}
+
+TEST_F(SharedChunk, OfASecondProcessRemembersItsDevice) {
+  NEEDS_DEVICES(2);
+  Child child{"makes_a_chunk_on_the_second_device"};
+  auto theirs = imported(child.link().receive_fd());
+  CUmemAllocationProp found{};
+  EXPECT_CUDA(driver().cuMemGetAllocationPropertiesFromHandle(&found, theirs.handle()));
+  EXPECT_EQ(found.location.type, CU_MEM_LOCATION_TYPE_DEVICE);
+  EXPECT_EQ(found.location.id, 1);
+  child.link().signal();
+  EXPECT_EQ(child.wait(), 0);
+}
+
 TEST_F(SharedChunk, SurvivesTheEndOfTheProcessThatMadeIt) {
   Child child{"makes_a_chunk_and_ends"};
   auto theirs = imported(child.link().receive_fd());
