@@ -9,8 +9,8 @@ namespace cuvmm::cli {
 
 void TraceSummary::counted(const view::MemorySums& sums, std::uint64_t) {
   live_peak_bytes = std::max(live_peak_bytes, sums.requested);
-  physical_bytes_ = sums.physical;
-  physical_peak_bytes = std::max(physical_peak_bytes, physical_bytes_);
+  physical_peak_bytes = std::max(physical_peak_bytes, sums.physical);
+  spilled_peak_bytes = std::max(spilled_peak_bytes, sums.spilled);
 }
 
 void TraceSummary::add(const TraceRecord& record) {
@@ -31,18 +31,12 @@ void TraceSummary::add(const TraceRecord& record) {
     case TraceEvent::FreeFailed:
       ++failed_frees;
       break;
-    case TraceEvent::Spill:
-      spilled_bytes_ += record.size;
-      spilled_peak_bytes = std::max(spilled_peak_bytes, spilled_bytes_);
-      break;
-    case TraceEvent::Fetch:
-      spilled_bytes_ -= std::min(record.size, spilled_bytes_);
-      break;
     default:
       break;
   }
   walk_.add(record);
-  backed_peak_bytes_ = std::max(backed_peak_bytes_, physical_bytes_ + spilled_bytes_);
+  const view::MemorySums& sums = walk_.sums();
+  backed_peak_bytes_ = std::max(backed_peak_bytes_, sums.physical + sums.spilled);
 }
 
 }  // namespace cuvmm::cli

@@ -50,8 +50,6 @@ class TraceSummary final : private view::MemorySink {
   view::MemoryWalk walk_;
   std::uint64_t allocations_here_ = 0;  // of device memory
   std::uint64_t native_allocations_ = 0;
-  Size physical_bytes_ = 0;
-  Size spilled_bytes_ = 0;
   Size backed_peak_bytes_ = 0;  // physical and spilled
 };
 

@@ -140,17 +140,19 @@ void MemoryWalk::release(const TraceRecord& record) {
 // For all devices together, a peer's chunk that holds spilled memory is spilled memory and not
 // physical memory too. Of the peer alone, it is physical memory.
 void MemoryWalk::spill(const TraceRecord& record) {
+  sums_.spilled += record.size;
   const auto chunk = chunks_.find(record.other);
-  if (device_ || chunk == chunks_.end()) return;
-  take_physical(std::exchange(chunk->second, 0));
+  if (!device_ && chunk != chunks_.end()) take_physical(std::exchange(chunk->second, 0));
   sink_.counted(sums_, record.time);
 }
 
 void MemoryWalk::fetch(const TraceRecord& record) {
+  sums_.spilled -= std::min(record.size, sums_.spilled);
   const auto chunk = chunks_.find(record.other);
-  if (device_ || chunk == chunks_.end()) return;
-  take_physical(std::exchange(chunk->second, record.size));
-  add_physical(record.size);
+  if (!device_ && chunk != chunks_.end()) {
+    take_physical(std::exchange(chunk->second, record.size));
+    add_physical(record.size);
+  }
   sink_.counted(sums_, record.time);
 }
 

@@ -23,6 +23,7 @@ struct MemorySums {
   Size requested = 0;  // of the live blocks
   Size granted = 0;
   Size physical = 0;  // device memory: chunks, and the driver's own allocations
+  Size spilled = 0;   // of the devices, but elsewhere
   bool operator==(const MemorySums&) const = default;
 };
 

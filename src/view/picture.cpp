@@ -67,6 +67,7 @@ class Painter final : public MemorySink {
     picture.requested.assign(picture.columns, 0);
     picture.mapped_bytes.assign(picture.columns, 0);
     picture.physical.assign(picture.columns, 0);
+    picture.spilled.assign(picture.columns, 0);
   }
 
   void began(const LiveBlock& block) override {
@@ -162,6 +163,7 @@ class Painter final : public MemorySink {
       ++last_column_;
       picture_.requested[last_column_] = last_.requested;
       picture_.physical[last_column_] = last_.physical;
+      picture_.spilled[last_column_] = last_.spilled;
       picture_.mapped_bytes[last_column_] = last_mapped_;
     }
     const auto raise = [column](std::vector<Size>& of, Size to) {
@@ -169,9 +171,11 @@ class Painter final : public MemorySink {
     };
     raise(picture_.requested, sums_.requested);
     raise(picture_.physical, sums_.physical);
+    raise(picture_.spilled, sums_.spilled);
     raise(picture_.mapped_bytes, mapped_bytes);
     picture_.requested_peak = std::max(picture_.requested_peak, sums_.requested);
     picture_.physical_peak = std::max(picture_.physical_peak, sums_.physical);
+    picture_.spilled_peak = std::max(picture_.spilled_peak, sums_.spilled);
     last_ = sums_;
     last_mapped_ = mapped_bytes;
   }

@@ -60,6 +60,7 @@ struct Picture {
   std::vector<Size> requested;
   std::vector<Size> mapped_bytes;
   std::vector<Size> physical;
+  std::vector<Size> spilled;
   bool is_native = false;  // the driver served all blocks: `physical` is what was requested of it
   Size device_bytes = 0;   // 0: unknown
   std::vector<PictureLimit> limits;      // in the order of time
@@ -68,6 +69,7 @@ struct Picture {
   Size largest_refusal = 0;
   Size requested_peak = 0;
   Size physical_peak = 0;
+  Size spilled_peak = 0;
   std::vector<double> sample_times;    // in columns
   std::vector<double> fragmentation;   // see Occupancy; empty: device size unknown
   std::vector<double> rounding_waste;  // share of granted bytes that were not requested

@@ -200,6 +200,19 @@ class Data(PlotTest):
             self.assertEqual(by_log[key], by_trace[key], key)
 
 
+    def test_shows_what_is_spilled(self):
+        trace = self.path("spilled.trace")
+        self.good("run", "-q", "--sim=memory=256M", "--limit", "32M", "--spill", "host", "--trace", trace,
+                  "--", os.path.join(BUILD, "bin", "take_turns"), "--mib", "96", "--steps", "2")
+        picture = self.picture(trace)["pictures"][0]
+        spilled = self.json_of("stats", "--json", trace)["spilled_peak_bytes"]
+        self.assertGreater(spilled, 0)
+        self.assertEqual(picture["spilled_peak_bytes"], spilled)
+        self.assertEqual(max(picture["spilled_bytes"]), spilled)
+        self.assertEqual(max(data.Picture(picture).spilled_bytes), spilled)
+        self.assertIn("peak spilled", data.Picture(picture).subtitle())
+
+
 class Words(CliTest):
     """What pictures of all kinds say."""
 

@@ -120,6 +120,17 @@ class Figures(TopTest):
         self.assertGreaterEqual(one["spilled_bytes"], 60 * MiB)
         self.assertLessEqual(one["physical_bytes"], 64 * MiB)
 
+    def test_reports_memory_that_a_partial_resume_left_on_the_host(self):
+        card = f"top-{os.getpid()}"
+        self.addCleanup(os.unlink, f"/dev/shm/cuvmm-sim-card-{os.geteuid()}-{card}")
+        first = self.holder([40] * 4, f"--sim=card={card}", "--control")
+        self.good("pause", str(first.number), env=self.env)
+        self.holder([160], f"--sim=card={card}")
+        self.good("resume", "--partly", str(first.number), env=self.env)
+        one = self.seen()[first.number]
+        self.assertLess(one["physical_bytes"], 96 * MiB)
+        self.assertGreaterEqual(one["physical_bytes"] + one["spilled_bytes"], 160 * MiB)
+
     def test_pools_and_buffers_of_the_library_are_live(self):
         holder = self.holder([], PYTHONPATH=os.path.join(ROOT, "python"), CUVMM_LIBRARY=LIBRARY)
         holder.do("import cuvmm; pool = cuvmm.ElasticPool(64 << 20); part = pool.allocate(24 << 20)")

@@ -44,6 +44,8 @@ class Picture:
     device_count = 1
     is_native = False
     limits = ()
+    spilled_bytes = ()
+    spilled_peak_bytes = 0
 
     def __init__(self, fields):
         self.__dict__.update(fields)
@@ -108,6 +110,8 @@ class Picture:
             parts.append("no device memory was taken")
         if self.has_backing:
             parts.append(f"peak {self.backing_name} {size(self.physical_peak_bytes)}")
+        if self.spilled_peak_bytes:
+            parts.append(f"peak spilled {size(self.spilled_peak_bytes)}")
         if self.refusal_count:
             word = "allocation" if self.refusal_count == 1 else "allocations"
             parts.append(f"{self.refusal_count} {word} refused (largest {size(self.largest_refusal_bytes)})")

@@ -10,6 +10,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from . import data, style
@@ -187,6 +188,11 @@ def timeline(axes, picture):
                   label=picture.backing_name)
         axes.plot(times, mapped, color=style.WASTE, linewidth=1.3, linestyle=(0, (4, 2)),
                   drawstyle="steps-post", label="mapped")
+    if picture.spilled_peak_bytes:
+        # The outline shows the line where it lies on memory that was requested.
+        axes.plot(times, picture.spilled_bytes, color=style.SPILLED, linewidth=1.8,
+                  drawstyle="steps-post", label="spilled",
+                  path_effects=[withStroke(linewidth=4, foreground="white")])
     limit = picture.limit()
     if limit:
         steps = picture.limit_steps()
@@ -198,7 +204,7 @@ def timeline(axes, picture):
     axes.grid(axis="y", color="#DDDDDD", linewidth=0.7)
     axes.set_axisbelow(True)
     set_time_axis(axes, picture)
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=5, frameon=False,
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=6, frameon=False,
                 fontsize=9.5, handlelength=2.0, columnspacing=1.2)
 
 

@@ -42,6 +42,7 @@ def fields_of(picture, memory_bound):
         "columns": picture.columns, "rows": picture.rows, "address_bytes": picture.address_bytes,
         "cells": png(picture), "requested": picture.requested_bytes,
         "mapped": picture.mapped_bytes, "physical": picture.physical_bytes,
+        "spilled": picture.spilled_bytes if picture.spilled_peak_bytes else [],
         "memory_bound": memory_bound, "has_map": picture.has_map,
         "has_timeline": picture.has_timeline, "has_backing": picture.has_backing,
         "has_shares": picture.has_shares,

@@ -294,6 +294,12 @@ class LinePanel extends Panel {
         pen.fill(area);
         pen.globalAlpha = 1;
       }
+      if (line.outlined) {
+        pen.strokeStyle = colour("back");
+        pen.setLineDash([]);
+        pen.lineWidth = 4;
+        pen.stroke(trace);
+      }
       pen.strokeStyle = colour(line.colour);
       pen.setLineDash(line.dash || []);
       pen.lineWidth = 1.6;
@@ -318,6 +324,7 @@ function memory_lines(picture) {
     lines.unshift({name: picture.backing_name, values: picture.physical, colour: "physical", fill: "cached", opacity: 0.45});
     lines.push({name: "mapped", values: picture.mapped, colour: "waste", dash: [5, 3]});
   }
+  if (picture.spilled.length) lines.push({name: "spilled", values: picture.spilled, colour: "spilled", outlined: true});
   const made = lines.map((line) => ({...line, shares, steps: true}));
   if (picture.limit) {
     const steps = picture.limit.steps;
@@ -477,6 +484,7 @@ function show_legend() {
   if (backings.length) {
     names.push(["physical", [...new Set(backings)].join(" / "), "physical"], ["waste", "mapped", "dashed"]);
   }
+  if (pictures.some((one) => one.spilled.length)) names.push(["spilled", "spilled", "line"]);
   const limits = pictures.filter((one) => one.has_timeline && one.limit).map((one) => one.limit.name);
   if (limits.length) names.push(["limit", [...new Set(limits)].join(" / "), "dashed"]);
   if (any("has_shares")) {

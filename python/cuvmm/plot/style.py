@@ -5,6 +5,7 @@ USED = "#0072B2"       # blue: the program holds it
 CACHED = "#E69F00"     # orange: mapped or cached, but not in use
 UNMAPPED = "#F2F2F2"   # no memory behind the addresses
 PHYSICAL = "#000000"
+SPILLED = "#56B4E9"    # sky blue: the program holds it, but elsewhere
 LIMIT = "#CC79A7"      # purple
 REFUSED = "#D55E00"    # vermilion
 WASTE = "#009E73"      # green

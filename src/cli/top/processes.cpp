@@ -10,6 +10,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/printable.hpp"
 #include "base/size.hpp"
 #include "share/system_error.hpp"
 
@@ -74,6 +75,9 @@ std::optional<MemoryNow> SeenProcess::memory() const {
     limits += has_limit ? device.limit : 0;
   }
   if (has_limit) sum.limit = limits;
+  // What a partial resume has left on the host is not known by device.
+  const bool is_all = !device_ || now.device_count == 1;
+  if (is_all && now.is_paused == 0) sum.spilled += now.paused;
   return sum;
 }
 
