@@ -201,8 +201,8 @@ void add_cdi(CLI::App& app, int& exit_status) {
       ->required()
       ->check(CLI::IsMember({"generate"}))
       ->type_name("generate");
-  command->add_flag("--sim", request->simulation,
-                    "shares of a simulated card, for example --sim=memory=8G,card=NAME");
+  add_sim_flag(*command, request->simulation,
+               "shares of a simulated card, for example --sim=memory=8G,card=NAME");
   command
       ->add_option("--shares", request->shares,
                    "memory that a container may have of a card, for example 4G,50%")
@@ -226,8 +226,8 @@ void add_cdi(CLI::App& app, int& exit_status) {
       ->type_name("PATH");
   command->add_option("-o,--output", request->output, "where to write it, else standard output")
       ->type_name("FILE");
-  command->callback([request, command, &exit_status] {
-    request->simulated = command->count("--sim") != 0;
+  command->callback([request, &exit_status] {
+    request->simulated = !request->simulation.empty();
     if (!is_cdi_version(request->version)) {
       say(fmt::format("--cdi-version {}: must be 0.3.0 to 1.0.0", printable(request->version)));
       exit_status = exit_usage;

@@ -90,10 +90,10 @@ void add_config(CLI::App& app, int& exit_status) {
       "What differs from its default comes first. Of the simulated driver's options (VMM_SIM_...)\n"
       "only those are shown that differ, unless --sim is given; --json has all.");
   command->add_flag("--json", *json, "as JSON");
-  command->add_flag("--sim", *simulation,
-                    "include the simulated driver's options; --sim=devices=2 as for `cuvmm run`");
-  command->callback([json, simulation, command, &exit_status] {
-    const bool is_simulated = command->count("--sim") != 0;
+  add_sim_flag(*command, *simulation,
+               "include the simulated driver's options; --sim=devices=2 as for `cuvmm run`");
+  command->callback([json, simulation, &exit_status] {
+    const bool is_simulated = !simulation->empty();
     exit_status =
         is_simulated && !set_simulation(*simulation) ? exit_usage : show(*json, is_simulated);
   });

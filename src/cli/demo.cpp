@@ -85,6 +85,7 @@ class Demo {
     }
     heading(served.words);
     if (run(scene, *program, served) != 0) return false;
+    if (!has_trace(scene, natively) || !has_trace(scene, served)) return false;
     draw(scene, {natively}, natively.mode, ".png");
     draw(scene, {served}, served.mode, ".png");
     draw(scene, {natively, served}, "before_after", ".html");
@@ -103,6 +104,14 @@ class Demo {
     if (simulated_) command.push_back("--sim=memory=64M");
     command.insert(command.end(), {"--", program});
     return run_child(command);
+  }
+
+  bool has_trace(const Scene& scene, const Watched& how) const {
+    const std::string trace = file(scene, how.mode, ".trace");
+    std::error_code error;
+    if (fs::file_size(trace, error) != 0 && !error) return true;
+    say(trace + ": nothing was recorded; the disk may be full");
+    return false;
   }
 
   void draw(const Scene& scene, std::initializer_list<Watched> traces, const char* name,

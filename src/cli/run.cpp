@@ -196,7 +196,8 @@ int run(const RunRequest& request) {
   }
   const char* const limit = std::getenv("VMM_LIMIT");
   if (const auto problem = problem_of_value("VMM_LIMIT", limit != nullptr ? limit : "")) {
-    say(problem->text());
+    say(fmt::format("VMM_LIMIT={} leaves the program no memory: {}", printable(problem->value),
+                    problem->why));
   }
   if (!is_consistent(request)) return exit_usage;
   if (!request.stacks.empty() && !sample_stacks(request.stacks)) return exit_usage;
@@ -251,10 +252,9 @@ void add_run(CLI::App& app, int& exit_status) {
       "\n"
       "Exit status: the program's own; 128+N after signal N; 125 if cuvmm fails, 126 if the\n"
       "program cannot be executed, 127 if it is not found, 2 on wrong usage.");
-  // A flag with an optional value, so that it never takes the command for its value.
-  command->add_flag("--sim", request->simulation,
-                    "run on the simulated driver; --sim=devices=2,memory=8G sets what it has, and "
-                    "card=NAME lets all programs that name it share one card");
+  add_sim_flag(*command, request->simulation,
+               "run on the simulated driver; --sim=devices=2,memory=8G sets what it has, and "
+               "card=NAME lets all programs that name it share one card");
   const auto option = [&](const char* flag, const char* name, const char* type, const char* text) {
     command->add_option(flag, request->options[name], text)
         ->type_name(type)
@@ -308,7 +308,7 @@ void add_run(CLI::App& app, int& exit_status) {
       ->type_name("COMMAND");
   command->positionals_at_end();
   command->callback([request, command, &exit_status] {
-    request->simulated = command->count("--sim") != 0;
+    request->simulated = !request->simulation.empty();
     exit_status = run(*request);
   });
 }

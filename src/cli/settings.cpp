@@ -90,29 +90,37 @@ bool is_simulation_setting(const std::string& text) {
          std::find(keys.begin(), keys.end(), text.substr(0, equals)) != keys.end();
 }
 
-bool set_simulation(const std::string& text) {
-  if (text == "true") return true;  // the flag without a value
+// A flag with an optional value, so that it never takes the command for its value.
+void add_sim_flag(CLI::App& command, std::string& settings, const std::string& help) {
+  command.add_flag("--sim", settings, help)
+      ->multi_option_policy(CLI::MultiOptionPolicy::Join)
+      ->delimiter(',');
+}
+
+bool set_simulation(const std::string& settings) {
   std::size_t begin = 0;
-  while (begin < text.size()) {
-    const std::size_t end = end_of_part(text, begin);
-    const std::string part = text.substr(begin, end - begin);
+  while (begin < settings.size()) {
+    const std::size_t end = end_of_part(settings, begin);
+    const std::string part = settings.substr(begin, end - begin);
+    begin = end + 1;
+    if (part == "true") continue;  // the flag without a value
     const std::size_t equals = part.find('=');
     if (equals == std::string::npos) {
-      say(fmt::format("--sim={}: each part is NAME=VALUE, for example devices=2,memory=8G", text));
+      say(fmt::format("--sim={}: each part is NAME=VALUE, for example devices=2,memory=8G",
+                      settings));
       return false;
     }
     std::string key = part.substr(0, equals);
     for (char& letter : key) letter = lower_of(letter);
     const auto keys = simulation_keys();
     if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
-      say(fmt::format("--sim={}: there is no setting '{}'; the settings are {}", text,
+      say(fmt::format("--sim={}: there is no setting '{}'; the settings are {}", settings,
                       printable(key), fmt::join(keys, ", ")));
       return false;
     }
     std::string name{sim_prefix};
     for (const char letter : key) name += upper(letter);
     if (!set_option(name, part.substr(equals + 1), "--sim=" + key)) return false;
-    begin = end + 1;
   }
   return true;
 }

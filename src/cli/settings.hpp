@@ -2,6 +2,7 @@
 // Options that the command line sets for programs that it starts or describes.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 
@@ -25,8 +26,11 @@ std::optional<OptionProblem> problem_of_value(const std::string& name, const std
 // Whether the text is a setting that --sim accepts, such as "memory=8G".
 bool is_simulation_setting(const std::string& text);
 
-// Sets VMM_SIM_DEVICES and VMM_SIM_MEMORY for --sim=devices=2,memory=8G. "true" is --sim alone.
-bool set_simulation(const std::string& text);
+// Adds --sim and --sim=SETTINGS to a command. The settings of several add up; "true" stands for
+// --sim alone, and an empty text for none.
+void add_sim_flag(CLI::App& command, std::string& settings, const std::string& help);
+// Sets VMM_SIM_DEVICES and VMM_SIM_MEMORY for --sim=devices=2,memory=8G.
+bool set_simulation(const std::string& settings);
 
 // Warns, one line each, of variables in the environment that look like options but are none.
 void warn_of_unknown_options();

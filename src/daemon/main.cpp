@@ -247,8 +247,10 @@ int run(int count, char** words) {
                  "long, for example 10m, without a waiting call; off, as by default: never. "
                  "Overrides the configuration's deep_pause_after")
       ->type_name("TIME");
-  CLI::Option* const sim = app.add_flag("--sim", request.simulation,
-                                        "a simulated card, for example --sim=card=NAME,memory=8G");
+  app.add_flag("--sim", request.simulation,
+               "a simulated card, for example --sim=card=NAME,memory=8G")
+      ->multi_option_policy(CLI::MultiOptionPolicy::Join)
+      ->delimiter(',');
   app.add_flag("--all-users", request.all_users,
                "serve all users, as root's service does without --socket");
   app.add_flag("--check", request.check, "read the configuration, print the result, and exit");
@@ -270,7 +272,7 @@ int run(int count, char** words) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
     return complain(std::string{error.what()} + "; see `cuvmmd --help`"), exit_usage;
   }
-  request.simulated = sim->count() != 0;
+  request.simulated = !request.simulation.empty();
   return serve(request);
 }
 

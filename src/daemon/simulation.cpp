@@ -11,10 +11,11 @@
 namespace cuvmm::daemon {
 
 std::optional<std::string> set_simulation(const std::string& text) {
-  std::string_view rest = text == "true" ? std::string_view{} : std::string_view{text};
+  std::string_view rest{text};
   while (!rest.empty()) {
     const std::string_view part = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(rest.size(), part.size() + 1));
+    if (part == "true") continue;  // the flag without a value
     const std::size_t equals = part.find('=');
     std::string name = "VMM_SIM_";
     for (const char letter : part.substr(0, equals)) name.push_back(upper(letter));

@@ -151,8 +151,10 @@ int run(int count, char** words) {
                  "(nvidia.com/gpu=UUID) or none")
       ->check(CLI::IsMember({"environment", "cdi", "none"}))
       ->capture_default_str();
-  CLI::Option* const sim = app.add_flag("--sim", request.simulation,
-                                        "a simulated card, for example --sim=card=NAME,memory=8G");
+  app.add_flag("--sim", request.simulation,
+               "a simulated card, for example --sim=card=NAME,memory=8G")
+      ->multi_option_policy(CLI::MultiOptionPolicy::Join)
+      ->delimiter(',');
   app.add_flag("--check", request.check, "print the units of each card, and end");
   app.add_option("--log-level", request.log_level, "error, warning, info or debug")
       ->capture_default_str();
@@ -162,7 +164,7 @@ int run(int count, char** words) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
     return complain(std::string{error.what()} + "; see `cuvmm-device-plugin --help`"), exit_usage;
   }
-  request.is_simulated = sim->count() != 0;
+  request.is_simulated = !request.simulation.empty();
   return serve(std::move(request));
 }
 

@@ -122,11 +122,12 @@ class Running(CliTest):
         self.assertIn("--limit 16: a limit must be at least 2 MiB; 16 is", text(changed.stderr))
 
     def test_a_limit_of_the_environment_without_its_unit_is_named(self):
-        told = "cuvmm: VMM_LIMIT: '16' is invalid; a limit must be at least 2 MiB; 16 is 16 bytes, 16G is 16 GiB\n"
-        self.assertEqual(self.said("--", "true", env={"VMM_LIMIT": "16"}), told)
+        why = "a limit must be at least 2 MiB; 16 is 16 bytes, 16G is 16 GiB\n"
+        self.assertEqual(self.said("--", "true", env={"VMM_LIMIT": "16"}),
+                         f"cuvmm: VMM_LIMIT=16 leaves the program no memory: {why}")
         self.assertEqual(self.said("--limit", "2M", "--", "true", env={"VMM_LIMIT": "16"}), "")
         shown = cuvmm("config", env={"VMM_LIMIT": "16"})
-        self.assertEqual((shown.returncode, text(shown.stderr)), (2, told))
+        self.assertEqual((shown.returncode, text(shown.stderr)), (2, f"cuvmm: VMM_LIMIT: '16' is invalid; {why}"))
 
     def test_flags_without_effect_in_a_mode_are_named(self):
         self.assertEqual(
@@ -142,6 +143,16 @@ class Running(CliTest):
     def test_settings_of_sim_after_a_blank_are_pointed_out(self):
         self.assertEqual(self.refused("--sim", "memory=8G"),
                          "cuvmm: settings follow --sim after an equals sign: --sim=memory=8G\n")
+
+    def test_settings_of_several_sims_add_up(self):
+        for flags in (("--sim=devices=2", "--sim=memory=8G"), ("--sim", "--sim=devices=2,memory=8G"),
+                      ("--sim=devices=2,memory=8G", "--sim")):
+            ran = cuvmm("run", *flags, "--", "env", without=("VMM_SIM_DEVICES", "VMM_SIM_MEMORY"))
+            self.assertEqual(ran.returncode, 0, text(ran.stderr))
+            settings = text(ran.stdout).splitlines()
+            self.assertIn("VMM_SIM_DEVICES=2", settings, flags)
+            self.assertIn("VMM_SIM_MEMORY=8G", settings, flags)
+        self.assertIn("there is no setting 'memroy'", self.refused("--sim=memroy=8G", "--sim"))
 
     def test_an_unknown_function_is_named(self):
         for setting in ("fault=cuFoo:1=SIGKILL", "delay=cuMemMap=1us,cuFoo=3us"):

@@ -12,7 +12,7 @@ import tempfile
 import unittest
 
 from check_plot import python_for_plots
-from cli_support import BUILD, main, text
+from cli_support import BUILD, main, run, text
 
 NOBODY = 65534
 CAN_BECOME_NOBODY = os.geteuid() == 0 and shutil.which("setpriv") is not None
@@ -104,6 +104,16 @@ class Surroundings(unittest.TestCase):
             # `run` starts no program whose trace it could not write.
             self.assertEqual(finished.returncode, 125 if words[0] == "run" else 1)
             self.assertEqual(len(text(finished.stderr).splitlines()), 1)
+
+    def test_a_demonstration_on_a_full_disk_fails(self):
+        disk = os.path.join(self.work, "disk")
+        os.mkdir(disk)
+        if run("unshare", "--mount", "mount", "-t", "tmpfs", "none", disk).returncode != 0:
+            self.skipTest("no file systems can be mounted here")
+        script = 'mount -t tmpfs -o size=4k none "$1" && echo >"$1/file" && exec "$0" demo --sim --no-pictures -o "$1"'
+        finished = run("unshare", "--mount", "sh", "-c", script, self.cuvmm, disk)
+        self.assertEqual(finished.returncode, 1, text(finished.stdout))
+        self.assertIn("nothing was recorded; the disk may be full", text(finished.stderr))
 
     def test_the_user_can_pause_a_program_of_their_own(self):
         script = ('"$0" run --sim --control --quiet -- "$1" --memory 1 --steps 200 & '

@@ -125,8 +125,8 @@ void add_doctor(CLI::App& app, int& exit_status) {
       "  cuvmm doctor --report >> issue.md\n"
       "\n"
       "Exit status: 1 if there is a ✗, else 0.");
-  command->add_flag("--sim", request->simulation,
-                    "check with the simulated driver; --sim=devices=2,memory=8G sets what it has");
+  add_sim_flag(*command, request->simulation,
+               "check with the simulated driver; --sim=devices=2,memory=8G sets what it has");
   auto* json = command->add_flag("--json", request->json, "as JSON");
   auto* report =
       command->add_flag("--report", request->report, "print a report to attach to a bug");
@@ -136,12 +136,12 @@ void add_doctor(CLI::App& app, int& exit_status) {
       ->excludes(report);
   command->add_flag("--doors", request->doors, "")
       ->group("");  // internal; used under the preload library
-  command->callback([request, command, &exit_status] {
+  command->callback([request, &exit_status] {
     if (request->doors) {
       exit_status = try_doors();
       return;
     }
-    request->about.simulated = command->count("--sim") != 0;
+    request->about.simulated = !request->simulation.empty();
     if (request->about.simulated && !set_simulation(request->simulation)) {
       exit_status = exit_usage;
       return;

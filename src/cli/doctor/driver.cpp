@@ -69,8 +69,11 @@ Findings look_at_driver(const DoctorRequest& request) {
   }
   const auto driver = load_driver(path.c_str());
   if (!driver) {
+    const bool is_old = driver.error().kind == ErrorKind::NotAvailable;
     return {{Verdict::Bad, "driver", driver.error().text(),
-             request.simulated ? "install cuvmm again" : "update NVIDIA's driver: 11.0 or newer"}};
+             !request.simulated ? "update NVIDIA's driver: 11.0 or newer"
+             : is_old           ? "set VMM_SIM_DRIVER to 11.0 or newer"
+                                : "install cuvmm again"}};
   }
   Findings findings{
       {Verdict::Good, "driver",
