@@ -69,13 +69,46 @@ status=0
 expect "exit status of an unknown preset" "$status" 2
 
 "$root/dev" help >said
-for command in quick demo test build cross fuzz stress bench gpu-test fresh-root format tidy clean help; do
+for command in quick demo test build cross fuzz stress bench gpu-test gpu-plan gpu-pack fresh-root format tidy clean help; do
   grep -q "^  $command " said || fail "help does not name $command"
 done
 
 status=0
 PATH=$trial/empty:/usr/bin:/bin "$root/dev" gpu-test no-such-part >said 2>&1 || status=$?
 expect "exit status of an unknown part" "$status" 2
+
+# Lanes of a plan run side by side, each with its cards, and a part that takes too long is stopped.
+mkdir -p plans/tools/gpu_parts
+touch plans/tools/gpu_parts/{good,bad,slow}.sh
+cat >plans/dev <<'END'
+#!/bin/sh
+echo "$2 card $CUDA_VISIBLE_DEVICES ${SETTING-unset}"
+case $2 in bad) exit 3 ;; slow) sleep 60 ;; esac
+echo "$2 card $CUDA_VISIBLE_DEVICES ${SETTING-unset}" >>"$4/saw"
+END
+chmod +x plans/dev
+printf '%s\n' '# a comment' 'one 0 0 good:9:SETTING=a,B=b slow:1 good' 'two 1,2 0 bad good' 'one 3 0 good' >plans/plan
+plan() { (cd plans && called_from=$PWD && source "$root/tools/common.sh" && source "$root/tools/gpu_plan.sh" "$@"); }
+status=0
+plan plan --out out >said 2>&1 || status=$?
+expect "exit status of a plan of which parts fail" "$status" 1
+expect "what the first lane saw" "$(tr '\n' ' ' <plans/out/one/saw)" \
+  "good card 0 a good card 0 unset good card 3 unset "
+expect "what the second lane saw" "$(tr '\n' ' ' <plans/out/two/saw)" "good card 1,2 unset "
+for words in 'one: slow: stopped' 'two: bad: failed' 'two: good: passed'; do
+  grep -q "^== $words" said || fail "the plan does not say '$words'"
+done
+grep -q '^bad card 1,2' plans/out/two/bad.log || fail "the output of a part that failed is lost"
+status=0
+plan plan --seconds -1 --out out >said 2>&1 || status=$?
+expect "exit status of a plan without time" "$status" 1
+expect "parts without time" "$(grep -c 'not begun, the time is over' said)" 6
+echo 'one 0 0 no-such-part' >plans/plan
+plan plan >said 2>&1 && fail "a plan with an unknown part runs"
+plan none >said 2>&1 && fail "a plan that is not there runs"
+for part in $(sed -E 's/#.*//' "$root"/bench/plans/*.plan | cut -s -d' ' -f4- | tr ' ' '\n' | cut -d: -f1); do
+  [[ -e $root/tools/gpu_parts/$part.sh ]] || fail "bench/plans name a part '$part' that there is not"
+done
 
 # A distribution that is not known, and none, are refused before anything is made.
 for words in 'fresh-root' 'fresh-root beos-5' 'fresh-root debian-12 --mirror'; do
