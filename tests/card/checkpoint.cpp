@@ -76,7 +76,7 @@ TEST_F(CardCheckpoint, AKilledProcessLeavesNothing) {
 
 TEST_F(CardCheckpoint, ALockWaitsForCallsInsideTheDriver) {
   CheckpointHelper helper{environment()};
-  Member slow{environment({"VMM_SIM_DELAY=cuMemAlloc=2s"})};
+  Member slow{environment({"VMM_SIM_DELAY=cuMemAlloc=10s"})};
   slow.tell(Order::Allocate, 2 * MiB);
   CUresult answer = CUDA_SUCCESS;
   for (int i = 0; i < 1000 && answer == CUDA_SUCCESS; ++i) {  // until it has begun the call

@@ -155,7 +155,8 @@ TEST_F(ProgramsWhoseHelpersAreKilled, NeedNoMoreRoomAfterARestore) {
   start_with({slow("cuCheckpointProcessUnlock")});
   pause_a_program_deeply();
   give_back();
-  const auto guaranteed = RawClient::at(*this, "guaranteed", 230 * MiB);
+  auto guaranteed = RawClient::at(*this, "guaranteed", 230 * MiB);
+  ASSERT_TRUE(guaranteed.hear<node::Accepted>());
   program().tell("check");
   kill_helper();
   EXPECT_TRUE(logs("its helper was killed by signal 9"));

@@ -141,8 +141,14 @@ class DeepPausesOfANode : public NodeService {
         "/proc/" + service_number + "/task/" + service_number + "/children";
     pid_t found = 0;
     EXPECT_TRUE(comes_true([&] {
-      std::ifstream{children} >> found;
-      return found != 0;
+      std::ifstream list{children};
+      while (list >> found) {
+        std::ifstream words{"/proc/" + std::to_string(found) + "/cmdline"};
+        const std::string command{std::istreambuf_iterator<char>{words}, {}};
+        // The list also has helpers that have ended and were not reaped yet.
+        if (command.find("--deep-pause-helper") != std::string::npos) return true;
+      }
+      return false;
     }));
     return found;
   }

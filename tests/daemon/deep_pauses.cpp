@@ -185,6 +185,7 @@ TEST_F(ProgramsOffTheirDevices, TheServiceSaysWhoLeavesNoRoomForAReturn) {
   pause_a_program_deeply();
   give_back();
   auto guaranteed = RawClient::at(*this, "guaranteed", 250 * MiB);
+  ASSERT_TRUE(guaranteed.hear<node::Accepted>());
   program().tell("check");
   EXPECT_TRUE(logs("idle stays off its devices, and its calls wait: its contexts need 16.0 MiB"));
   EXPECT_TRUE(logs("guaranteed holds 0 B (250 MiB guaranteed)"));
@@ -203,6 +204,7 @@ TEST_F(ProgramsOffTheirDevices, AProgramThatACommandHasPausedIsLeftAlone) {
   start_with({});
   ProgramOnDemand paused{*this, "paused", 32, {"VMM_CONTROL=on"}};
   ASSERT_TRUE(paused.has_begun());
+  ASSERT_TRUE(comes_true([&] { return look_at("paused").has_value(); }));
   const std::string number = std::to_string(look_at("paused")->process);
   run({CUVMM_BIN "/cuvmm", "pause", number});
   ASSERT_EQ(status(), 0);

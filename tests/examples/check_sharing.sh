@@ -33,10 +33,18 @@ start_producer() {
   producer=$!
   await_line "$folder/producer" 'Waiting for consumer'
 }
-kill_all_of() {   # PID: its children first
+kill_all_of() {   # PID: its children first; adds them all to `killed`
   local child
   for child in $(pgrep -P "$1"); do kill_all_of "$child"; done
   kill -KILL "$1" 2>/dev/null
+  killed+=("$1")
+}
+await_end() {   # PID...: zombies have ended, and may stay if nobody reaps orphans
+  for _ in {1..600}; do
+    ps -L -o stat= -p "$*" | grep '^[^Z]' >/dev/null || return 0
+    sleep 0.05
+  done
+  wrong "of processes $*, some still run"
 }
 ends_with() {   # EXPECTED STATUS ERRORS PATTERN
   [[ $2 == "$1" ]] || wrong "ended with $2 instead of $1"
@@ -78,8 +86,10 @@ start_producer
 run producer >/dev/null 2>"$folder/errors"
 ends_with 1 $? "$folder/errors" '^producer: another producer is running; end it'
 # A killed producer leaves its socket behind, which hinders nobody.
+killed=()
 kill_all_of "$producer"
 wait "$producer" 2>/dev/null
+await_end "${killed[@]}"
 both_say_what_they_do
 
 # Of two consumers one gets the buffer, and the other learns why it does not.

@@ -12,6 +12,7 @@
 
 #include "cuvmm/cuvmm.h"
 #include "cuvmm/cuvmm.hpp"
+#include "support/sleeping_thread.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -233,19 +234,25 @@ TEST_F(LibraryShare, AFileThatIsNoSocketIsNotReplaced) {
   EXPECT_TRUE(ShareHost::listen(path()).ok());
 }
 
+// The thread tells its number just before it begins a call that waits. No call may begin with an
+// object that has ended.
+void wait_until_inside_call(const std::atomic<pid_t>& thread) {
+  while (thread == 0 || !is_asleep(thread)) std::this_thread::sleep_for(1ms);
+}
+
 // The program ends an object while another thread still waits with it.
 TEST_F(LibraryShare, AWaitEndsWithItsObject) {
   cuvmm_error error{};
   cuvmm_share_host* host = nullptr;
   ASSERT_EQ(cuvmm_share_listen(path().c_str(), &host, &error), CUVMM_OK) << error.message;
   constexpr std::uint64_t an_hour = 3'600'000'000;
-  std::atomic<bool> has_left{false};
-  std::thread serves{[&has_left, host] {
+  std::atomic<pid_t> serving{0};
+  std::thread serves{[&serving, host] {
     cuvmm_error why{};
     for (;;) {
       cuvmm_share_event event{};
       const cuvmm_status status = cuvmm_share_wait(host, an_hour, &event, &why);
-      has_left = has_left || event.kind == CUVMM_SHARE_LEFT;
+      if (event.kind == CUVMM_SHARE_LEFT) serving = ::gettid();
       if (status == CUVMM_OK) continue;
       EXPECT_EQ(status, CUVMM_ERROR_TIMED_OUT) << why.message;
       return;
@@ -253,20 +260,17 @@ TEST_F(LibraryShare, AWaitEndsWithItsObject) {
   }};
   cuvmm_share_session* session = nullptr;
   ASSERT_EQ(cuvmm_share_connect(path().c_str(), an_hour, &session, &error), CUVMM_OK);
-  std::atomic<bool> is_receiving{false};
-  std::thread receives{[&is_receiving, session] {
+  std::atomic<pid_t> receiving{0};
+  std::thread receives{[&receiving, session] {
     cuvmm_error why{};
     cuvmm_shared_import* import = nullptr;
-    is_receiving = true;
+    receiving = ::gettid();
     EXPECT_NE(cuvmm_share_receive(session, an_hour, &import, &why), CUVMM_OK);
   }};
-  // No call may begin with an object that has ended.
-  while (!is_receiving) std::this_thread::yield();
-  std::this_thread::sleep_for(50ms);
+  wait_until_inside_call(receiving);
   EXPECT_EQ(cuvmm_share_disconnect(session, &error), CUVMM_OK);
   receives.join();
-  while (!has_left) std::this_thread::yield();
-  std::this_thread::sleep_for(50ms);
+  wait_until_inside_call(serving);
   EXPECT_EQ(cuvmm_share_stop(host, &error), CUVMM_OK);
   serves.join();
 }

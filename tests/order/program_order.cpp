@@ -7,12 +7,12 @@
 #include <atomic>
 #include <chrono>
 #include <ctime>
-#include <fstream>
 #include <string>
 #include <thread>
 
 #include "order/program.hpp"
 #include "order/report.hpp"
+#include "support/sleeping_thread.hpp"
 
 namespace cuvmm::order {
 namespace {
@@ -42,12 +42,7 @@ struct Waiter {
   // It sleeps, or has run for longer than it takes to enter the driver. On a busy machine it may
   // still wait for a core.
   bool has_entered() const {
-    std::ifstream file{"/proc/self/task/" + std::to_string(number.load()) + "/stat"};
-    std::string state;
-    std::getline(file, state);
-    const auto name_ends = state.rfind(") ");
-    const bool sleeps = name_ends != std::string::npos && state[name_ends + 2] == 'S';
-    return sleeps || run_ns() - run_ns_before >= 1'000'000;
+    return test::is_asleep(number.load()) || run_ns() - run_ns_before >= 1'000'000;
   }
 };
 

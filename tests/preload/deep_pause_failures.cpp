@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <fstream>
 #include <string>
 #include <thread>
 
@@ -203,10 +204,12 @@ TEST_F(DeepPause, AResumeWaitsForADeepPauseUnderWay) {
   expect_all_right(finished);
 }
 
-// Lets the driver say that it has lost the first process that it takes off the card.
+// Lets the driver say that it has lost the first process that it takes off the card. Creates a file
+// once it has.
 class LosesAProcess {
  public:
-  explicit LosesAProcess(std::string path) : path_(std::move(path)), thread_([this] { lose(); }) {}
+  LosesAProcess(std::string path, std::string told)
+      : path_(std::move(path)), told_(std::move(told)), thread_([this] { lose(); }) {}
   ~LosesAProcess() {
     ends_ = true;
     thread_.join();
@@ -220,7 +223,9 @@ class LosesAProcess {
       if (books == nullptr) continue;
       for (sim::CardMember& member : books->members) {
         std::uint32_t seen = CU_PROCESS_STATE_CHECKPOINTED;
-        member.checkpoint.compare_exchange_strong(seen, CU_PROCESS_STATE_FAILED);
+        if (member.checkpoint.compare_exchange_strong(seen, CU_PROCESS_STATE_FAILED)) {
+          std::ofstream{told_};
+        }
       }
     }
     if (books != nullptr) ::munmap(books, sizeof *books);
@@ -239,14 +244,15 @@ class LosesAProcess {
   }
 
   const std::string path_;
+  const std::string told_;
   std::atomic<bool> ends_{false};
   std::thread thread_;
 };
 
 TEST_F(DeepPause, AProcessThatTheDriverLostIsSaidToBeLost) {
-  const LosesAProcess loses{file()};
-  const Finished finished =
-      run_beside(pause() + "sleep 0.1\n" + resume() + pause() + "kill -9 $program\n");
+  const LosesAProcess loses{file(), own_folder() + "/lost"};
+  const Finished finished = run_beside(pause() + until("[ -e $XDG_RUNTIME_DIR/lost ]") + resume() +
+                                       pause() + "kill -9 $program\n");
   EXPECT_TRUE(says(finished, "pause 0"));
   EXPECT_TRUE(says(finished, "resume 1"));
   EXPECT_TRUE(says(finished, "pause 1"));

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <string>
 #include <thread>
@@ -100,6 +101,7 @@ void free_when_told() {
 // A second line lets it free its memory and end.
 int use_up_files_when_told() {
   begin();
+  std::ofstream{"begun"} << "it has";
   std::string line;
   std::getline(std::cin, line);
   while (open("/dev/null", O_RDONLY) >= 0) {
@@ -199,6 +201,29 @@ int look_at_itself() {
   const auto files = std::distance(fs::directory_iterator{"/proc/self/fd"}, {});
   std::printf("%td threads, %td files, %s\n", tasks, files, has_driver ? "a driver" : "no driver");
   return 0;
+}
+
+// For at most 20 s.
+void wait_until(const std::function<bool()>& holds) {
+  for (int tries = 0; tries < 20'000 && !holds(); ++tries) usleep(1000);
+}
+
+// A thread that has been joined may still be listed for a moment.
+int join_a_thread_and_look() {
+  pid_t number = 0;
+  std::thread{[&] { number = gettid(); }}.join();
+  const fs::path listed = "/proc/self/task/" + std::to_string(number);
+  wait_until([&] { return !fs::exists(listed); });
+  return look_at_itself();
+}
+
+// The kernel has released its memory and files by then, as /proc/self shows.
+bool first_thread_is_a_zombie() {
+  std::ifstream file{"/proc/self/stat"};
+  std::string state;
+  std::getline(file, state);
+  const auto name_ends = state.rfind(") ");
+  return name_ends != std::string::npos && state[name_ends + 2] == 'Z';
 }
 
 std::string folder_of_self() {
@@ -355,7 +380,7 @@ int query_and_leave_a_thread() {
   calls = calls_by_dlsym();
   if (calls.cuInit_(0) != CUDA_SUCCESS) return 10;
   std::thread{[] {
-    usleep(100'000);
+    wait_until(&first_thread_is_a_zombie);
     look_at_itself();
     std::fflush(stdout);
   }}.detach();
@@ -438,10 +463,7 @@ int main(int count, char** words) {
   if (what == "fork-busy") return fork_while_busy(words[0]);
   if (what == "fork-while-calling") return fork_while_calling();
   if (what == "fork-call-busy") return fork_and_call_while_busy();
-  if (what == "no-cuda-thread") {
-    std::thread{[] {}}.join();
-    return look_at_itself();
-  }
+  if (what == "no-cuda-thread") return join_a_thread_and_look();
   if (what == "start-cancelled") return start_in_a_cancelled_thread();
   if (what == "query-only") return query_and_leave_a_thread();
   if (what == "crash") {

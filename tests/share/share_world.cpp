@@ -83,9 +83,12 @@ share::HostEvent event_of(share::Host& host, share::HostEvent::What what) {
 
 void serve_until_all_left(share::Host& host) {
   const auto until = in_time();
-  while (host.peers() != 0 && !until.is_over()) NEEDED(host.wait(soon()));
-  while (NEEDED(host.wait(share::Deadline{}))) {
-  }
+  // The last wait may let in an importer that has died meanwhile.
+  do {
+    while (host.peers() != 0 && !until.is_over()) NEEDED(host.wait(soon()));
+    while (NEEDED(host.wait(share::Deadline{}))) {
+    }
+  } while (host.peers() != 0 && !until.is_over());
 }
 
 void expect_shared_pattern(CUdeviceptr address, Size size, std::uint32_t seed) {

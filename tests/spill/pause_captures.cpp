@@ -33,9 +33,9 @@ class CapturesOften {
             std::this_thread::sleep_for(std::chrono::milliseconds{20});
             {
               const CallBarrier::Pass call{program.calls};
+              ++captures_;
               program.captures.ended(origin_);
             }
-            ++captures_;
             std::this_thread::sleep_for(std::chrono::milliseconds{1});
           }
         }} {}

@@ -120,10 +120,13 @@ TEST_F(PauseTogether, EndsWithItsSenderWhileItsCallsRun) {
   sender.say(GroupStep::Run);
   EXPECT_TRUE(calls_run());
   sender.go();
-  Sender another;
-  EXPECT_EQ(another.hear(), ControlOutcome::EndedWork);
-  another.say(GroupStep::Over);
-  EXPECT_EQ(another.hear(), ControlOutcome::Refused);
+  std::optional<Sender> another{std::in_place};
+  ControlOutcome said = another->hear();
+  // Refused at most once: the process may have looked for the first sender just before it went.
+  if (said == ControlOutcome::Refused) said = another.emplace().hear();
+  EXPECT_EQ(said, ControlOutcome::EndedWork);
+  another->say(GroupStep::Over);
+  EXPECT_EQ(another->hear(), ControlOutcome::Refused);
   EXPECT_FALSE(process_.calls.is_shut());
 }
 

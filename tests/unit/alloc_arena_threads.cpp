@@ -137,13 +137,17 @@ TEST_F(ArenaThreads, LiveMemoryMovesWhileOthersAllocate) {
       std::this_thread::yield();
     }
   }};
-  run([&](ArenaWorld& shared, StreamId stream) {
-    EXPECT_EQ(driver().cuCtxSetCurrent(context), CUDA_SUCCESS);
-    use_while_it_moves(shared, gate, stream);
-  });
+  const auto moved = [&] { return world().arena().counters().compacted_granules; };
+  // On a busy machine the mover may get no core during a short run.
+  for (int runs = 0; runs < 50 && moved() == 0; ++runs) {
+    run([&](ArenaWorld& shared, StreamId stream) {
+      EXPECT_EQ(driver().cuCtxSetCurrent(context), CUDA_SUCCESS);
+      use_while_it_moves(shared, gate, stream);
+    });
+  }
   ends = true;
   mover.join();
-  EXPECT_GT(world().arena().counters().compacted_granules, 0u);
+  EXPECT_GT(moved(), 0u);
   EXPECT_EQ(world().arena().counters().live, 0u);
   world().arena().trim(0);
   EXPECT_EQ(world().arena().mapped_bytes(), 0u);

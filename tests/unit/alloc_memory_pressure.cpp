@@ -80,14 +80,19 @@ TEST_F(MemoryUnderPressure, WaitsForAThreadThatIsReleasing) {
 
 TEST_F(MemoryUnderPressure, RoomThatAnotherThreadMakesIsRoom) {
   EXPECT_FALSE(memory().make_room()) << "there is nothing to release";
-  PressureTurns::Turn of_another_thread{memory().devices().serve(0)->turns()};
-  ASSERT_TRUE(of_another_thread.take(0));
-  std::thread ends_its_turn{[&] {
-    ::usleep(50'000);
-    of_another_thread.give_back();
-  }};
-  EXPECT_TRUE(memory().make_room());
-  ends_its_turn.join();
+  bool has_room = false;
+  // A busy machine may hold this thread up until the turn is over.
+  for (int tries = 0; tries < 50 && !has_room; ++tries) {
+    PressureTurns::Turn of_another_thread{memory().devices().serve(0)->turns()};
+    ASSERT_TRUE(of_another_thread.take(0));
+    std::thread ends_its_turn{[&] {
+      ::usleep(50'000);
+      of_another_thread.give_back();
+    }};
+    has_room = memory().make_room();
+    ends_its_turn.join();
+  }
+  EXPECT_TRUE(has_room);
 }
 
 // A request that lacks one more chunk puts back the others.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Spilling that competes with moving live memory.
+#include <chrono>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -7,6 +8,7 @@
 
 #include "alloc_arena_world.hpp"
 #include "alloc_windows_world.hpp"
+#include "base/clock.hpp"
 #include "spill/served_memory.hpp"
 
 namespace cuvmm::test {
@@ -83,8 +85,11 @@ class WindowsSpillOrMove : public WindowsTest {
   }
   // Half of the memory is free, but only in pieces of chunks.
   WindowsWorld& given_fragments(Size most_spilled) {
-    world_.emplace(table_, 128 * MiB);
-    std::vector<WindowBlock*> blocks = world_->fill_with(512 * KiB);
+    constexpr Size memory = 128 * MiB;
+    constexpr Size piece = 512 * KiB;
+    world_.emplace(table_, memory);
+    // No more than fits: after a refusal, moving memory would rest.
+    std::vector<WindowBlock*> blocks = world_->blocks(memory / piece, piece);
     world_->free_every_second(blocks);
     world_->spill(most_spilled);
     return *world_;
@@ -146,10 +151,18 @@ TEST_F(WindowsSpillOrMove, WithTooLittleRoomElsewhereMemoryMovesAtOnce) {
 TEST_F(WindowsSpillOrMove, AWaitForRunningWorkIsNoReasonToSpill) {
   NEEDS_HOST_CHUNKS();
   WindowsWorld& world = given_fragments(64 * MiB);
-  // If the waits counted, memory would rest for 9.6 s.
-  world.quiescence.during([] { std::this_thread::sleep_for(std::chrono::milliseconds{300}); });
+  // If the waits counted, memory would rest for 9.6 s longer.
+  std::uint64_t waited = 0;
+  world.quiescence.during([&] {
+    const std::uint64_t from = now_ns();
+    std::this_thread::sleep_for(std::chrono::milliseconds{300});
+    waited += now_ns() - from;
+  });
+  const std::uint64_t began = now_ns();
   world.block(8 * MiB);
-  std::this_thread::sleep_for(std::chrono::seconds{3});
+  const std::uint64_t moved_for = now_ns() - began - waited;
+  // Memory rests for 32 times as long as the move took, which is at most `moved_for`.
+  std::this_thread::sleep_for(std::chrono::nanoseconds{33 * moved_for});
   request_more();
   EXPECT_EQ(world->counters().spilled_bytes, 0u);
 }

@@ -303,11 +303,12 @@ class BusyCompaction : public WindowsTest {
     for (const WindowBlock* block : blocks_) mark(*block);
     freed_ = world_->free_every_second(blocks_);
     busy_.emplace(kernels(), world_->quiescence.stream());
+    const int begun = world_->quiescence.begun();
     allocating_ = std::thread{[this] {
       const PrimaryContext context;
       large_ = (*world_)->allocate(freed_);
     }};
-    while (!world_->quiescence.is_quiet()) std::this_thread::yield();
+    while (world_->quiescence.begun() == begun) std::this_thread::yield();
     // The copies are submitted next but cannot run.
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
   }

@@ -32,11 +32,28 @@ int status_of_child(const std::function<int()>& work) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-int seconds_to_get_one() {
+steady_clock::duration time_to_get_one() {
   const auto began = steady_clock::now();
   const NoForks now;
-  const auto took = steady_clock::now() - began;
-  return static_cast<int>(std::chrono::duration_cast<std::chrono::seconds>(took).count());
+  return steady_clock::now() - began;
+}
+
+// Less than the second for which a NoForks or a fork waits at most.
+constexpr milliseconds at_once{900};
+
+bool gets_one_at_once() {
+  return time_to_get_one() < at_once;
+}
+bool child_gets_one_at_once() {
+  return status_of_child([] { return gets_one_at_once() ? 0 : 1; }) == 0;
+}
+
+// A busy machine may hold up any one try for a second.
+bool succeeds_in_five_tries(const std::function<bool()>& attempt) {
+  for (int tries = 0; tries < 5; ++tries) {
+    if (attempt()) return true;
+  }
+  return false;
 }
 
 // A thread that has a NoForks for this long, or until the Holder ends.
@@ -76,32 +93,34 @@ TEST(NoForks, AnotherThreadsForkWaits) {
 }
 
 TEST(NoForks, AChildCanHaveOne) {
-  EXPECT_EQ(status_of_child(&seconds_to_get_one), 0);
-  EXPECT_EQ(seconds_to_get_one(), 0);
+  EXPECT_TRUE(succeeds_in_five_tries(&child_gets_one_at_once));
+  EXPECT_TRUE(succeeds_in_five_tries(&gets_one_at_once));
 }
 
 TEST(NoForks, AForkWaitsOnlyForASecond) {
   const Holder holder{std::chrono::minutes{1}};
-  EXPECT_EQ(status_of_child(&seconds_to_get_one), 0);
+  EXPECT_TRUE(succeeds_in_five_tries(&child_gets_one_at_once));
   EXPECT_FALSE(holder.has_ended());
 }
 
 TEST(NoForks, TheThreadItselfMayFork) {
-  const auto began = steady_clock::now();
-  {
-    const NoForks meanwhile;
-    EXPECT_EQ(status_of_child([] { return 0; }), 0);
-  }
-  EXPECT_EQ(seconds_to_get_one(), 0);
-  EXPECT_LT(steady_clock::now() - began, milliseconds{900});
+  EXPECT_TRUE(succeeds_in_five_tries([] {
+    const auto began = steady_clock::now();
+    {
+      const NoForks meanwhile;
+      EXPECT_EQ(status_of_child([] { return 0; }), 0);
+    }
+    time_to_get_one();
+    return steady_clock::now() - began < at_once;
+  }));
 }
 
 TEST(NoForks, OneInsideAnotherEndsNothing) {
   const NoForks outer;
   { const NoForks inner; }
-  int seconds_of_another = 0;
-  std::thread{[&] { seconds_of_another = seconds_to_get_one(); }}.join();
-  EXPECT_GE(seconds_of_another, 1);
+  steady_clock::duration time_of_another{};
+  std::thread{[&] { time_of_another = time_to_get_one(); }}.join();
+  EXPECT_GE(time_of_another, milliseconds{999}) << "a second, counted in whole microseconds";
 }
 
 constinit AtExit says_so{[] { (void)!::write(STDERR_FILENO, "ran\n", 4); }};

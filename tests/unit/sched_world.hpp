@@ -172,8 +172,8 @@ class SchedulerTest : public testing::Test {
   std::unique_ptr<Scheduler> scheduler_;
 };
 
-inline bool soon(const std::function<bool()>& holds, int milliseconds = 20'000) {
-  const std::uint64_t until = now_ns() + static_cast<std::uint64_t>(milliseconds) * 1'000'000;
+inline bool soon(const std::function<bool()>& holds) {
+  const std::uint64_t until = now_ns() + 20'000'000'000;
   while (!holds()) {
     if (now_ns() > until) return false;
     std::this_thread::sleep_for(std::chrono::microseconds{100});

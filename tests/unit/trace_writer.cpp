@@ -313,7 +313,9 @@ class HeldUpWriter {
       while (is_held_up) std::this_thread::yield();
     };
     ::sigaction(SIGTRAP, &action, &before_);
-    ::syscall(SYS_tgkill, ::getpid(), thread(), SIGTRAP);
+    pid_t writer = -1;
+    while ((writer = thread()) == -1) std::this_thread::yield();
+    ::syscall(SYS_tgkill, ::getpid(), writer, SIGTRAP);
     while (!is_held_up) std::this_thread::yield();
   }
   ~HeldUpWriter() {
@@ -324,14 +326,17 @@ class HeldUpWriter {
   HeldUpWriter& operator=(const HeldUpWriter&) = delete;
 
  private:
+  // Returns -1 while the thread of an earlier writer is still ending.
   static pid_t thread() {
+    pid_t found = -1;
     for (const auto& task : std::filesystem::directory_iterator{"/proc/self/task"}) {
       std::ifstream name{task.path() / "comm"};
       std::string text;
-      if (std::getline(name, text) && text == "cuvmm-trace")
-        return std::stoi(task.path().filename());
+      if (!std::getline(name, text) || text != "cuvmm-trace") continue;
+      if (found != -1) return -1;
+      found = std::stoi(task.path().filename());
     }
-    return -1;
+    return found;
   }
   static inline std::atomic<bool> is_held_up{false};
   struct sigaction before_ {};
