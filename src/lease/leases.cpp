@@ -2,7 +2,6 @@
 // The requests that this process makes to the service.
 #include "lease/leases.hpp"
 
-#include <pthread.h>
 #include <sys/socket.h>
 
 #include "base/log_rarely.hpp"
@@ -15,8 +14,8 @@ using namespace node;  // NOLINT(google-build-using-namespace): its words are th
 
 namespace {
 
-// Attempts to reconnect follow 0.1, 0.3, 0.7, 1.5, 3.1 and 6.3 s after the loss.
 constexpr std::uint64_t a_moment = 250 * a_millisecond;
+// Attempts to reconnect follow 0.1, 0.3, 0.7, 1.5, 3.1 and 6.3 s after the loss.
 constexpr std::uint64_t longest_absence = 7'000 * a_millisecond;
 // Within this time the service has asked NVML again.
 constexpr std::uint64_t until_it_has_looked = 750 * a_millisecond;
@@ -67,12 +66,11 @@ bool Leases::start_threads() {
   has_started_ = true;
   // The thread that connects comes last: without the other, nobody would answer the service.
   for (void* (*run)(void*) : {&Leases::serve_demands, &Leases::keep_connected}) {
-    pthread_t thread{};
-    if (start_thread(&thread, run, this) != 0) {
+    if (start_detached_thread(run, this) != 0) {
       CUVMM_LOG(Warning, "cannot start the node client's thread; memory is not leased");
+      is_unavailable_ = true;
       return false;
     }
-    ::pthread_detach(thread);
   }
   return true;
 }
@@ -88,13 +86,19 @@ void Leases::begin(LeasedBudget& budget, const Uuid& device, Size memory) {
   if (!start_threads()) return;
   if (standing_ == Standing::Connected) send(use_of(place, 0));
   if (place.is_host()) return;
-  // The limit must be known before the program asks how much memory there is. On a busy machine, a
-  // service that is required may need longer for its answer.
-  const std::uint64_t began = now_ns();
-  while (!place.has_terms) {
-    const bool may_be_slow = settings_.is_required && !is_unreachable_;
-    const std::uint64_t until = began + (may_be_slow ? longest_absence : in_ns(settings_.patience));
-    if (now_ns() >= until) return;
+  // The limit must be known before the program asks how much memory there is.
+  if (settings_.is_required) wait_for_admission(holding);
+  const std::uint64_t until = now_ns() + in_ns(settings_.patience);
+  while (!place.has_terms && now_ns() < until) {
+    heard_.wait_for(holding, std::chrono::nanoseconds{until - std::min(until, now_ns())});
+  }
+}
+
+// A busy machine may be slow to run the thread that connects, and the service.
+void Leases::wait_for_admission(Holding& holding) {
+  const std::uint64_t until = now_ns() + longest_absence;
+  while (standing_ != Standing::Connected && !is_unavailable_) {
+    is_unavailable_ = now_ns() >= until;
     heard_.wait_for(holding, std::chrono::nanoseconds{until - std::min(until, now_ns())});
   }
 }

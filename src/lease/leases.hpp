@@ -27,7 +27,7 @@ struct LeaseSettings {
   int priority = 0;
   std::uint32_t cap = 100;              // percent of each device's time
   SizeLimit cache = SizeLimit::none();  // unused leases beyond it are returned at once
-  Duration patience{250'000};           // with answers that the service has at once
+  Duration patience{250'000};           // how long to wait for what the service answers at once
 };
 
 // Returns those of `sockets` that belong to root or this user.
@@ -93,7 +93,8 @@ class Leases final : public Lessor {
   static void* keep_connected(void* leases);
   void connect_and_listen();
   Result<Fd> connect() const;
-  void note_unreachable(const Error& why);
+  void note_unavailable(const Error& why);
+  void wait_for_admission(Holding& holding);
   void greet(Fd socket);
   void listen();
   void lose();
@@ -202,7 +203,7 @@ class Leases final : public Lessor {
   bool has_new_room_ = false;             // a lease has grown since that thread last looked
   Standing standing_ = Standing::Apart;
   bool has_started_ = false;
-  bool is_unreachable_ = false;     // the last attempt to join it has failed
+  bool is_unavailable_ = false;     // it could not be reached, or did not admit this process
   bool is_silent_ = false;          // the service did not answer in time
   bool reconnects_ = false;         // to report what it holds
   std::uint64_t away_since_ = 0;    // it was lost, or fell silent; 0: it answers, or never did

@@ -64,17 +64,17 @@ void Leases::connect_and_listen() {
       if (is_connected()) backoff = shortest_backoff;
       lose();
     } else {
-      note_unreachable(socket.error());
+      note_unavailable(socket.error());
     }
     ::usleep(static_cast<useconds_t>(backoff.count()));
     backoff = std::min(2 * backoff, longest_backoff);
   }
 }
 
-void Leases::note_unreachable(const Error& why) {
+void Leases::note_unavailable(const Error& why) {
   {
     const Holding holding{lock_};
-    is_unreachable_ = true;
+    is_unavailable_ = true;
     heard_.notify_all();
   }
   if (!settings_.is_required) return;
@@ -98,7 +98,7 @@ void Leases::greet(Fd socket) {
   const Holding holding{lock_};
   socket_ = ForkClosedFd{std::move(socket)};
   standing_ = Standing::Greeted;
-  is_unreachable_ = false;
+  is_unavailable_ = false;
   is_silent_ = false;
   send(Greeting{.name = settings_.name,
                 .group = settings_.group,
@@ -190,7 +190,6 @@ void Leases::lose() {
     }
     if (away_since_ == 0) away_since_ = now_ns();
   }
-  is_unreachable_ = standing_ == Standing::Greeted;
   standing_ = Standing::Apart;
   socket_.close();
   demands_.clear();
@@ -233,6 +232,7 @@ bool Leases::take_note(const Rejected& said) {
     CUVMM_LOG(Warning, "the node service cannot hold the guarantee (%s); running without one",
               said.text.c_str());
   } else {
+    is_unavailable_ = true;
     CUVMM_LOG_RARELY(Warning, "the node service refuses this process: %s", said.text.c_str());
   }
   return false;

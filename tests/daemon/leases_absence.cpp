@@ -22,6 +22,32 @@ TEST(LeasedBudgets, KnowTheLimitOfARequiredServiceFromTheStart) {
   begins.join();
 }
 
+TEST(LeasedBudgets, KnowTheLimitOfARequiredServiceThatRefusesTheirGuarantee) {
+  LeasedWorld world{true};
+  std::thread begins{[&] {
+    world.leases.begin(world.budget, a_device, device_memory);
+    EXPECT_EQ(world.budget.limit(), 16 * MiB);
+  }};
+  world.service.accept();
+  world.service.hear<node::Greeting>();
+  std::this_thread::sleep_for(std::chrono::milliseconds{600});
+  world.service.say(
+      node::Rejected{.why = node::Rejection::GuaranteesDoNotFit, .text = "there is less"});
+  world.service.hang_up();
+  world.service.accept();
+  world.service.greet(16 * MiB);
+  begins.join();
+}
+
+TEST(LeasedBudgets, WaitOnlyOnceForARequiredServiceThatIsSilent) {
+  LeasedWorld world{true};
+  world.leases.begin(world.budget, a_device, device_memory);
+  auto& second = immortal<LeasedBudget>();
+  const std::uint64_t began = now_us();
+  world.leases.begin(second, Lessor::Uuid{7}, device_memory);
+  EXPECT_LT(now_us() - began, 5'000'000u);
+}
+
 TEST(LeasedBudgets, DoNotWaitLongForARequiredServiceThatIsNotThere) {
   auto& tenant = immortal<WillingTenant>();
   auto& budget = immortal<LeasedBudget>();
