@@ -34,4 +34,11 @@ int start_thread(pthread_t* thread, void* (*run)(void*), void* with) {
   return refused;
 }
 
+int start_detached_thread(void* (*run)(void*), void* with) {
+  pthread_t thread{};
+  const int refused = start_thread(&thread, run, with);
+  if (refused == 0) ::pthread_detach(thread);
+  return refused;
+}
+
 }  // namespace cuvmm

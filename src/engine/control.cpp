@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <memory>
 
 #include "alloc/device_reclaim.hpp"
 #include "base/at_exit.hpp"
@@ -13,6 +12,7 @@
 #include "base/log.hpp"
 #include "base/not_cancelled.hpp"
 #include "base/start_thread.hpp"
+#include "engine/control_service.hpp"
 #include "engine/hook_bypass.hpp"
 
 namespace cuvmm {
@@ -23,73 +23,9 @@ constexpr Duration a_moment{2'000'000};
 // For the upkeep thread, whose steps are short.
 constexpr Duration upkeep_at_most{10'000'000};
 constexpr Duration usual_rest{50'000};  // of that thread
-constexpr Duration between_file_checks{60'000'000};
-
-// The socket of this process, for use at exit, when no thread is joined.
-std::atomic<share::ControlSocket*> open_socket{nullptr};
 
 // The Control whose threads must stay out of the driver once the process is ending.
 std::atomic<Control*> running{nullptr};
-
-// The owner of the socket.
-std::atomic<Control*> controlled{nullptr};
-std::atomic<bool> process_ends{false};
-
-void close_socket() {
-  process_ends.store(true);
-  // A paused process still needs its socket: the rest of its exit may wait until it is resumed.
-  // Refusing pauses comes first, so that the process cannot become paused unseen.
-  if (Control* const control = controlled.load()) {
-    control->refuse_pauses();
-    if (control->may_need_resume()) return;
-  }
-  if (share::ControlSocket* const socket = open_socket.exchange(nullptr)) socket->remove();
-}
-
-// Closes the socket of an ending process once an operation is over, unless it is still needed.
-struct ClosesSocketOfEndingProcess {
-  ClosesSocketOfEndingProcess() = default;
-  ~ClosesSocketOfEndingProcess() {
-    if (process_ends.load()) close_socket();
-  }
-  ClosesSocketOfEndingProcess(const ClosesSocketOfEndingProcess&) = delete;
-  ClosesSocketOfEndingProcess& operator=(const ClosesSocketOfEndingProcess&) = delete;
-};
-
-// Whoever takes the socket out of open_socket has it alone. An exit in the meantime does not find
-// it there; the socket is then closed here.
-void keep_file_of(share::ControlSocket& socket) {
-  const ClosesSocketOfEndingProcess closes_socket;
-  if (open_socket.exchange(nullptr) == nullptr) return;
-  socket.keep_file();
-  open_socket.store(&socket);
-}
-
-// For the thread of the socket. By the time that it runs, the exit may have taken open_socket.
-struct ControlServing {
-  Control& control;
-  share::ControlSocket& socket;
-};
-
-bool start_detached(void* (*run)(void*), void* with) {
-  pthread_t thread{};
-  if (start_thread(&thread, run, with) != 0) return false;
-  ::pthread_detach(thread);
-  return true;
-}
-
-template <class Report>
-share::ControlAnswer as_answer(const Report& report) {
-  share::ControlAnswer said;
-  if (!report.ok()) {
-    said.say(report.error().text());
-    return said;
-  }
-  said.outcome = share::ControlOutcome::Done;
-  copy_figures(*report, said);
-  said.say(report->why);
-  return said;
-}
 
 }  // namespace
 
@@ -462,6 +398,11 @@ void Control::shut_down_running() {
   if (control != nullptr && control->process_.load() == ::getpid()) control->shut_down();
 }
 
+void Control::expect_pauses() {
+  shut_down_at_exit();
+  if (!ahead_.is_none()) start_looking_after_host();
+}
+
 void Control::shut_down_at_exit() {
   process_.store(::getpid());
   running.store(this);
@@ -472,94 +413,8 @@ void Control::shut_down_at_exit() {
 void Control::start_looking_after_host() {
   if (looks_after_host_.exchange(true)) return;
   shut_down_at_exit();
-  if (!start_detached(&Control::run_upkeep_thread, this)) {
+  if (start_detached_thread(&Control::run_upkeep_thread, this) != 0) {
     CUVMM_LOG(Warning, "cannot start the thread that releases pinned memory; it stays pinned");
-  }
-}
-
-share::ControlAnswer Control::pause_for_command(Duration timeout, Strict strict,
-                                                const StillWanted& is_wanted,
-                                                share::PauseCoordinator* coordinator) {
-  share::ControlAnswer said;
-  const auto attempt = [&](Duration within, const share::Fellows& fellows) -> Result<void> {
-    const auto still_wanted = [&] { return is_wanted() && fellows.still_working(); };
-    const auto paused =
-        pause(within, strict, {.is_wanted = still_wanted, .may_move = fellows.may_move});
-    said = as_answer(paused);
-    if (!paused.ok()) return paused.error();
-    return {};
-  };
-  if (coordinator != nullptr) {
-    static_cast<void>(share::pause_with_group(*coordinator, timeout, attempt).ok());
-  } else {
-    static_cast<void>(attempt(timeout, {}).ok());
-  }
-  return said;
-}
-
-share::ControlAnswer Control::answer(const share::ControlRequest& request,
-                                     const StillWanted& is_wanted,
-                                     share::PauseCoordinator* coordinator) {
-  const Duration timeout{static_cast<Duration::rep>(
-      std::min<std::uint64_t>(request.timeout_us, static_cast<std::uint64_t>(an_hour.count())))};
-  const bool strict = (request.flags & share::control_flag::strict) != 0;
-  const bool partly = (request.flags & share::control_flag::partly) != 0;
-  share::ControlAnswer said;
-  switch (request.what) {
-    case share::ControlWhat::Pause:
-      said = pause_for_command(timeout, strict ? Strict::Yes : Strict::No, is_wanted, coordinator);
-      break;
-    case share::ControlWhat::Resume:
-      said =
-          as_answer(resume(partly ? Partly::Yes : Partly::No, Asker::Command, timeout, is_wanted));
-      break;
-    default:
-      said = agree(request);
-  }
-  said.is_paused = is_paused() ? 1 : 0;
-  said.presence = presence();
-  said.left = left_memory();
-  if (said.outcome == share::ControlOutcome::Done) said.ready = ready_bytes_.load();
-  return said;
-}
-
-bool Control::start() {
-  if (controlled.load() == this) return !process_ends.load();
-  auto opened = share::ControlSocket::open();
-  if (!opened.ok()) {
-    CUVMM_LOG(Warning, "%s; the process cannot be paused from outside",
-              opened.error().text().c_str());
-    return false;
-  }
-  controlled.store(this);
-  auto* const socket = new share::ControlSocket{std::move(*opened)};  // never freed
-  open_socket.store(socket);
-  shut_down_at_exit();
-  static constinit AtExit closes_socket{&close_socket};
-  closes_socket.ensure();
-  if (!ahead_.is_none()) start_looking_after_host();
-  auto* const serving = new ControlServing{*this, *socket};
-  if (start_detached(&Control::serve, serving)) return true;
-  delete serving;
-  controlled.store(nullptr);
-  open_socket.store(nullptr);
-  socket->remove();
-  CUVMM_LOG(Warning,
-            "cannot start the control socket's thread; the process cannot be paused from outside");
-  return false;
-}
-
-void* Control::serve(void* given) {
-  const std::unique_ptr<ControlServing> serving{static_cast<ControlServing*>(given)};
-  ::pthread_setname_np(::pthread_self(), "cuvmm-control");
-  for (;;) {
-    if (serving->control.may_be_asked()) keep_file_of(serving->socket);
-    serving->socket.serve(
-        [&](const share::ControlRequest& request, const StillWanted& is_wanted,
-            share::PauseCoordinator* coordinator) {
-          return serving->control.answer(request, is_wanted, coordinator);
-        },
-        share::Deadline::after(between_file_checks));
   }
 }
 

@@ -16,9 +16,10 @@
 
 namespace cuvmm {
 
-// Pauses and resumes the process, on request from within it or, with VMM_CONTROL=on, through a
-// socket. An upkeep thread pins host memory ahead of pauses and spilling, releases pinned memory
-// that is not needed, and resumes the process if a failed pause left it paused.
+// Pauses and resumes the process, on request from within it or from other processes
+// (engine/control_service.hpp). An upkeep thread pins host memory ahead of pauses and spilling,
+// releases pinned memory that is not needed, and resumes the process if a failed pause left it
+// paused.
 class Control {
  public:
   // Keeps `ahead` bytes of host memory ready; other pinned memory is released after `idle` of
@@ -33,9 +34,9 @@ class Control {
         placement_(dependencies, uses_),
         kernels_(dependencies.driver) {}
 
-  // Starts the thread that serves the socket, unless there is one. Logs a warning and returns false
-  // if that fails. Call from one thread at a time.
-  bool start();
+  // Before others can ask for pauses: keeps host memory ready, if that is wanted, and registers
+  // shut_down() for the end of the process.
+  void expect_pauses();
   // Starts the upkeep thread, which pins host memory before it is needed and releases it again.
   void start_looking_after_host();
   // Also lets the upkeep thread move heavily used spilled memory to the device, and other memory
@@ -115,7 +116,6 @@ class Control {
   enum class Busy : std::uint8_t { No, Request, Upkeep };
   class Alone;
 
-  static void* serve(void* given);
   static void* run_upkeep_thread(void* control);
   static void shut_down_running();
   void shut_down_at_exit();
@@ -130,11 +130,6 @@ class Control {
   Result<void> exchange(const std::function<Result<bool>()>& is_done,
                         const std::function<Result<void>()>& attempt, Duration within);
   Size ahead_bytes() const;
-  share::ControlAnswer answer(const share::ControlRequest& request, const StillWanted& is_wanted,
-                              share::PauseCoordinator* coordinator);
-  share::ControlAnswer pause_for_command(Duration timeout, Strict strict,
-                                         const StillWanted& is_wanted,
-                                         share::PauseCoordinator* coordinator);
   Result<void> leave_devices(const share::LeftMemory& expected);
   bool has_left_devices(const share::LeftMemory& left);
   void set_left(const share::LeftMemory& left);

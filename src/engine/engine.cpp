@@ -10,6 +10,7 @@
 #include "base/log.hpp"
 #include "base/not_cancelled.hpp"
 #include "engine/control.hpp"
+#include "engine/control_service.hpp"
 #include "engine/hook_bypass.hpp"
 #include "engine/publishing.hpp"
 #include "engine/tenancy.hpp"
@@ -142,7 +143,7 @@ void Engine::set_up() {
   static constinit AtExit ends_tenancy{&end_tenancy};
   if (tenancy_ != nullptr) ends_tenancy.ensure();
   if (control_ == nullptr) return;
-  if (options_.control == Switch::On) control_->start();
+  if (options_.control == Switch::On) serve_commands(*control_);
   if (options_.spill.to == SpillTo::Off) return;
   if (options_.spill_move == Switch::On) control_->start_placing();
   control_->start_looking_after_host();

@@ -173,11 +173,7 @@ void ensure_published(Engine& engine) {
   static constinit AtExit removes_figures{&remove_figures};
   removes_figures.ensure();
   auto* const work = new Work{engine, *figures};
-  pthread_t thread{};
-  if (start_thread(&thread, &run, work) == 0) {
-    ::pthread_detach(thread);
-    return;
-  }
+  if (start_detached_thread(&run, work) == 0) return;
   delete work;
   remove_figures();
   CUVMM_LOG(

@@ -8,6 +8,7 @@
 #include "base/not_cancelled.hpp"
 #include "driver/current_context.hpp"
 #include "engine/control.hpp"
+#include "engine/control_service.hpp"
 #include "engine/engine.hpp"
 #include "engine/hook_bypass.hpp"
 #include "node/job_group.hpp"
@@ -173,7 +174,7 @@ const char* Tenancy::why_stays_on_devices() const {
   if (stays_out_.load()) return "the process is about to end";
   if (has_held_calls()) return "a call waits";
   if (engine_.control()->stayed_bytes() != 0) return "its pause left memory that others may use";
-  if (!engine_.control()->start()) return "it has no socket for `cuvmm resume`";
+  if (!serve_commands(*engine_.control())) return "it has no socket for `cuvmm resume`";
   return nullptr;
 }
 

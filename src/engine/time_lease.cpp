@@ -92,14 +92,11 @@ class ShortSleep {
 void TimeLease::begin(lease::Leases& leases, lease::Grants& grants) {
   leases_ = &leases;
   grants_ = &grants;
-  pthread_t thread{};
-  if (start_thread(&thread, &TimeLease::run, this) != 0) {
+  if (start_detached_thread(&TimeLease::run, this) != 0) {
     CUVMM_LOG(Warning,
               "cannot start the thread that shares device time; launches do not wait for other "
               "processes");
-    return;
   }
-  ::pthread_detach(thread);
 }
 
 // Captured calls give the device no work, and an event of cuvmm's would break some captures.

@@ -29,8 +29,7 @@ Issuer::~Issuer() = default;
 
 Result<void> Issuer::start() {
   has_stopped_.store(0);
-  pthread_t thread;
-  const int failed = start_thread(&thread, &Issuer::run_thread, this);
+  const int failed = start_detached_thread(&Issuer::run_thread, this);
   if (failed != 0) {
     has_stopped_.store(1);
     return Error{.kind = ErrorKind::SystemFailed,
@@ -38,7 +37,6 @@ Result<void> Issuer::start() {
                  .doing = "start issuing thread",
                  .subject = "pthread_create"};
   }
-  ::pthread_detach(thread);
   return {};
 }
 

@@ -31,7 +31,7 @@ std::string only_name_in(const std::filesystem::path& folder) {
 
 TEST_F(ControlTest, PausesAndResumesByTheSocket) {
   auto& process = *new ControlledProcess{driver()};
-  process.control->start();
+  serve_commands(*process.control);
   const CUdeviceptr address = process.given_block();
 
   const auto paused = share::tell(::getpid(), request(ControlWhat::Pause), soon());
@@ -92,7 +92,7 @@ class LongPause {
 
 TEST_F(ControlTest, AResumeCancelsAWaitingPause) {
   auto& process = *new ControlledProcess{driver()};
-  process.control->start();
+  serve_commands(*process.control);
   EndlessWork work{driver(), process};
   LongPause pause;
   EXPECT_TRUE(comes_to_pass([&] { return process.calls.is_shut(); }));
@@ -145,7 +145,7 @@ TEST_F(ControlTest, OnlyACommandResumesWhatACommandHasPaused) {
 
 TEST_F(ControlTest, AnAbandonedPauseIsCancelled) {
   auto& process = *new ControlledProcess{driver()};
-  process.control->start();
+  serve_commands(*process.control);
   EndlessWork work{driver(), process};
   ControlRequest words = request(ControlWhat::Pause);
   words.timeout_us = longest_pause_us;
@@ -162,7 +162,7 @@ TEST_F(ControlTest, AnAbandonedPauseIsCancelled) {
 // Otherwise the process would stay paused for ever, since its socket ends with it.
 TEST_F(ControlTest, APauseInProgressEndsWhenTheProcessDoes) {
   auto& process = *new ControlledProcess{driver()};
-  process.control->start();
+  serve_commands(*process.control);
   EndlessWork work{driver(), process};
   LongPause pause;
   EXPECT_TRUE(comes_to_pass([&] { return process.calls.is_shut(); }));
@@ -208,7 +208,7 @@ class CallUnderWay {
 
 TEST_F(ControlTest, AResumeCancelsAPauseThatWaitsForACall) {
   auto& process = *new ControlledProcess{driver()};
-  process.control->start();
+  serve_commands(*process.control);
   CallUnderWay call{process.calls};
   LongPause pause;
   EXPECT_TRUE(comes_to_pass([&] { return process.calls.is_shut(); }));
@@ -227,7 +227,7 @@ TEST_F(ControlTest, AResumeCancelsAPauseThatWaitsForACall) {
 
 TEST_F(ControlTest, AnAbandonedPauseBlocksNobodyWhileACallRuns) {
   auto& process = *new ControlledProcess{driver()};
-  process.control->start();
+  serve_commands(*process.control);
   CallUnderWay call{process.calls};
   ControlRequest words = request(ControlWhat::Pause);
   words.timeout_us = longest_pause_us;
@@ -243,7 +243,7 @@ TEST_F(ControlTest, AnAbandonedPauseBlocksNobodyWhileACallRuns) {
 // caller would wait for another request.
 TEST_F(ControlTest, ACallWhoseMemoryMustMoveWaitsForThePauseUnderWay) {
   auto& process = *new ControlledProcess{driver()};
-  process.control->start();
+  serve_commands(*process.control);
   EndlessWork work{driver(), process};
   std::atomic<bool> is_inside{false};
   std::atomic<bool> is_done{false};

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "engine/control.hpp"
+#include "engine/control_service.hpp"
 #include "served_memory.hpp"
 #include "support/memory.hpp"
 

@@ -27,7 +27,7 @@ T given(Result<T> result) {
 
 TEST_F(ControlTest, OnlyAPausedProcessMayLeaveItsDevices) {
   auto& process = *new ControlledProcess{driver()};
-  process.control->start();
+  serve_commands(*process.control);
   const auto refused = told(ControlWhat::LeaveDevices);
   EXPECT_EQ(refused.outcome, ControlOutcome::Refused);
   EXPECT_EQ(refused.presence, share::Presence::OnDevices);
@@ -37,7 +37,7 @@ TEST_F(ControlTest, OnlyAPausedProcessMayLeaveItsDevices) {
 
 TEST_F(ControlTest, AProcessOffItsDevicesDoesNotResumeByItself) {
   auto& process = *new ControlledProcess{driver()};
-  process.control->start();
+  serve_commands(*process.control);
   const CUdeviceptr address = process.given_block();
   ASSERT_EQ(told(ControlWhat::Pause).outcome, ControlOutcome::Done);
 
@@ -62,7 +62,7 @@ TEST_F(ControlTest, AProcessOffItsDevicesDoesNotResumeByItself) {
 // The driver would bring back a copy of it, apart from what the other process has.
 TEST_F(ControlTest, AProcessThatSharesMemoryStaysOnItsDevices) {
   auto& process = *new ControlledProcess{driver()};
-  process.control->start();
+  serve_commands(*process.control);
   const auto chunk = [&] {
     return Chunk::create(driver(), 2 * MiB, Location::device(0), Export::Yes);
   };
@@ -103,7 +103,7 @@ TEST_F(ControlTest, AProcessThatSharesMemoryStaysOnItsDevices) {
 // What left is known even if the process that took it off the devices died before the end.
 TEST_F(ControlTest, ARepeatedDepartureKeepsWhatHadLeft) {
   auto& process = *new ControlledProcess{driver()};
-  process.control->start();
+  serve_commands(*process.control);
   ASSERT_EQ(told(ControlWhat::Pause).outcome, ControlOutcome::Done);
   const share::LeftMemory expected{510};
   EXPECT_EQ(told(ControlWhat::LeaveDevices, expected).left, expected);
@@ -123,7 +123,7 @@ TEST_F(ControlTest, ARepeatedDepartureKeepsWhatHadLeft) {
 // know of it.
 TEST_F(ControlTest, AProcessThatWasBroughtBackHasNotLeft) {
   auto& process = *new ControlledProcess{driver()};
-  process.control->start();
+  serve_commands(*process.control);
   ASSERT_EQ(told(ControlWhat::Pause).outcome, ControlOutcome::Done);
   told(ControlWhat::LeaveDevices);
   told(ControlWhat::HasReturned);

@@ -49,7 +49,7 @@ class PauseTogether : public ControlTest {
  protected:
   void SetUp() override {
     ControlTest::SetUp();
-    process_.control->start();
+    serve_commands(*process_.control);
   }
   void TearDown() override {
     EXPECT_TRUE(comes_to_pass([&] { return process_.control->ready_bytes() == 0; }));
