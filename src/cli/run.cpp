@@ -195,9 +195,10 @@ int run(const RunRequest& request) {
     if (!set_option(name, value, flag_of(name))) return exit_usage;
   }
   const char* const limit = std::getenv("VMM_LIMIT");
-  if (const auto problem = problem_of_value("VMM_LIMIT", limit != nullptr ? limit : "")) {
-    say(fmt::format("VMM_LIMIT={} leaves the program no memory: {}", printable(problem->value),
-                    problem->why));
+  const auto problem = problem_of_value("VMM_LIMIT", limit != nullptr ? limit : "");
+  if (problem && Options::from_environment().mode == Mode::Vmm) {
+    say(fmt::format("VMM_LIMIT={} leaves the program no device memory: {}",
+                    printable(problem->value), problem->why));
   }
   if (!is_consistent(request)) return exit_usage;
   if (!request.stacks.empty() && !sample_stacks(request.stacks)) return exit_usage;

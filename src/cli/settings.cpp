@@ -92,12 +92,11 @@ bool is_simulation_setting(const std::string& text) {
 
 // A flag with an optional value, so that it never takes the command for its value.
 void add_sim_flag(CLI::App& command, std::string& settings, const std::string& help) {
-  command.add_flag("--sim", settings, help)
-      ->multi_option_policy(CLI::MultiOptionPolicy::Join)
-      ->delimiter(',');
+  command.add_flag("--sim", settings, help)->multi_option_policy(CLI::MultiOptionPolicy::Join);
 }
 
-bool set_simulation(const std::string& settings) {
+bool set_simulation(std::string settings) {
+  std::replace(settings.begin(), settings.end(), '\n', ',');  // between those of several --sim
   std::size_t begin = 0;
   while (begin < settings.size()) {
     const std::size_t end = end_of_part(settings, begin);

@@ -30,7 +30,7 @@ bool is_simulation_setting(const std::string& text);
 // --sim alone, and an empty text for none.
 void add_sim_flag(CLI::App& command, std::string& settings, const std::string& help);
 // Sets VMM_SIM_DEVICES and VMM_SIM_MEMORY for --sim=devices=2,memory=8G.
-bool set_simulation(const std::string& settings);
+bool set_simulation(std::string settings);
 
 // Warns, one line each, of variables in the environment that look like options but are none.
 void warn_of_unknown_options();

@@ -249,8 +249,7 @@ int run(int count, char** words) {
       ->type_name("TIME");
   app.add_flag("--sim", request.simulation,
                "a simulated card, for example --sim=card=NAME,memory=8G")
-      ->multi_option_policy(CLI::MultiOptionPolicy::Join)
-      ->delimiter(',');
+      ->multi_option_policy(CLI::MultiOptionPolicy::Join);
   app.add_flag("--all-users", request.all_users,
                "serve all users, as root's service does without --socket");
   app.add_flag("--check", request.check, "read the configuration, print the result, and exit");

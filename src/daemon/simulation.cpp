@@ -13,7 +13,7 @@ namespace cuvmm::daemon {
 std::optional<std::string> set_simulation(const std::string& text) {
   std::string_view rest{text};
   while (!rest.empty()) {
-    const std::string_view part = rest.substr(0, rest.find(','));
+    const std::string_view part = rest.substr(0, rest.find_first_of(",\n"));
     rest.remove_prefix(std::min(rest.size(), part.size() + 1));
     if (part == "true") continue;  // the flag without a value
     const std::size_t equals = part.find('=');

@@ -153,8 +153,7 @@ int run(int count, char** words) {
       ->capture_default_str();
   app.add_flag("--sim", request.simulation,
                "a simulated card, for example --sim=card=NAME,memory=8G")
-      ->multi_option_policy(CLI::MultiOptionPolicy::Join)
-      ->delimiter(',');
+      ->multi_option_policy(CLI::MultiOptionPolicy::Join);
   app.add_flag("--check", request.check, "print the units of each card, and end");
   app.add_option("--log-level", request.log_level, "error, warning, info or debug")
       ->capture_default_str();

@@ -83,7 +83,7 @@ struct Figures {
   std::uint32_t region_count = 0;
   std::uint32_t regions_left_out = 0;  // the smallest, by `held`
   std::uint32_t is_off_devices = 0;    // by the driver's checkpoint, while it is paused
-  Size paused = 0;                     // bytes on the host by a pause, or by a partial resume
+  Size paused = 0;                     // bytes left on the host by a pause or a partial resume
   PauseFigures pauses;
   PauseFigures resumes;
   std::array<DeviceFigures, most_devices> devices{};

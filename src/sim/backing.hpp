@@ -34,7 +34,8 @@ class Backing {
 // A separate file for memory that is shared with another process. `device` is the number on the
 // machine of the device that the memory lies on; -1: the host.
 Extent take_own_file(Size size, int device);
-// The number given then, also by another process. Nothing if the file was not made here.
+// The number that take_own_file() was given, in this process or another. Nothing if it did not make
+// the file.
 std::optional<int> device_of_own_file(int file);
 void close_own_file(const Extent& extent);
 

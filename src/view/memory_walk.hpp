@@ -23,7 +23,7 @@ struct MemorySums {
   Size requested = 0;  // of the live blocks
   Size granted = 0;
   Size physical = 0;  // device memory: chunks, and the driver's own allocations
-  Size spilled = 0;   // of the devices, but elsewhere
+  Size spilled = 0;   // belongs to the devices, but lies elsewhere
   bool operator==(const MemorySums&) const = default;
 };
 

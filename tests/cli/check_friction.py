@@ -124,7 +124,8 @@ class Running(CliTest):
     def test_a_limit_of_the_environment_without_its_unit_is_named(self):
         why = "a limit must be at least 2 MiB; 16 is 16 bytes, 16G is 16 GiB\n"
         self.assertEqual(self.said("--", "true", env={"VMM_LIMIT": "16"}),
-                         f"cuvmm: VMM_LIMIT=16 leaves the program no memory: {why}")
+                         f"cuvmm: VMM_LIMIT=16 leaves the program no device memory: {why}")
+        self.assertEqual(self.said("--mode", "monitor", "--", "true", env={"VMM_LIMIT": "16"}), "")
         self.assertEqual(self.said("--limit", "2M", "--", "true", env={"VMM_LIMIT": "16"}), "")
         shown = cuvmm("config", env={"VMM_LIMIT": "16"})
         self.assertEqual((shown.returncode, text(shown.stderr)), (2, f"cuvmm: VMM_LIMIT: '16' is invalid; {why}"))
@@ -153,6 +154,7 @@ class Running(CliTest):
             self.assertIn("VMM_SIM_DEVICES=2", settings, flags)
             self.assertIn("VMM_SIM_MEMORY=8G", settings, flags)
         self.assertIn("there is no setting 'memroy'", self.refused("--sim=memroy=8G", "--sim"))
+        self.assertIn("each part is NAME=VALUE", self.refused("--sim=,"))
 
     def test_an_unknown_function_is_named(self):
         for setting in ("fault=cuFoo:1=SIGKILL", "delay=cuMemMap=1us,cuFoo=3us"):

@@ -189,7 +189,7 @@ def timeline(axes, picture):
         axes.plot(times, mapped, color=style.WASTE, linewidth=1.3, linestyle=(0, (4, 2)),
                   drawstyle="steps-post", label="mapped")
     if picture.spilled_peak_bytes:
-        # The outline shows the line where it lies on memory that was requested.
+        # The outline keeps the line visible where it crosses requested memory.
         axes.plot(times, picture.spilled_bytes, color=style.SPILLED, linewidth=1.8,
                   drawstyle="steps-post", label="spilled",
                   path_effects=[withStroke(linewidth=4, foreground="white")])

@@ -32,9 +32,9 @@ class ChromeEvents final : public MemorySink {
   }
   void ended(const LiveBlock& block, std::uint64_t time) override { end(block, time); }
   void counted(const MemorySums& sums, std::uint64_t time) override {
-    event(fmt::format(
-        R"("ph":"C","name":"device memory","ts":{},"args":{{"requested":{},"physical":{}}})",
-        in_microseconds(time), sums.requested, sums.physical));
+    event(fmt::format(R"("ph":"C","name":"device memory","ts":{},)"
+                      R"("args":{{"requested":{},"physical":{},"spilled":{}}})",
+                      in_microseconds(time), sums.requested, sums.physical, sums.spilled));
   }
 
   void other(const TraceRecord& record) {
