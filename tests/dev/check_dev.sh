@@ -79,15 +79,15 @@ expect "exit status of an unknown part" "$status" 2
 
 # Lanes of a plan run side by side, each with its cards, and a part that takes too long is stopped.
 mkdir -p plans/tools/gpu_parts
-touch plans/tools/gpu_parts/{good,bad,slow}.sh
+touch plans/tools/gpu_parts/{good,bad,partial,slow}.sh
 cat >plans/dev <<'END'
 #!/bin/sh
 echo "$2 card $CUDA_VISIBLE_DEVICES ${SETTING-unset}"
-case $2 in bad) exit 3 ;; slow) sleep 60 ;; esac
+case $2 in bad) exit 3 ;; partial) exit 4 ;; slow) setsid sleep 6373 & sleep 6371 ;; esac
 echo "$2 card $CUDA_VISIBLE_DEVICES ${SETTING-unset}" >>"$4/saw"
 END
 chmod +x plans/dev
-printf '%s\n' '# a comment' 'one 0 0 good:9:SETTING=a,B=b slow:1 good' 'two 1,2 0 bad good' 'one 3 0 good' >plans/plan
+printf '%s\n' '# a comment' '  one 0 0 good:9:SETTING=a,B=b slow:1 good' 'two 1,2 0 bad partial good' 'one 3 0 good' >plans/plan
 plan() { (cd plans && called_from=$PWD && source "$root/tools/common.sh" && source "$root/tools/gpu_plan.sh" "$@"); }
 status=0
 plan plan --out out >said 2>&1 || status=$?
@@ -95,19 +95,34 @@ expect "exit status of a plan of which parts fail" "$status" 1
 expect "what the first lane saw" "$(tr '\n' ' ' <plans/out/one/saw)" \
   "good card 0 a good card 0 unset good card 3 unset "
 expect "what the second lane saw" "$(tr '\n' ' ' <plans/out/two/saw)" "good card 1,2 unset "
-for words in 'one: slow: stopped' 'two: bad: failed' 'two: good: passed'; do
+for words in 'one: slow: stopped' 'two: bad: failed' 'two: partial: not finished' 'two: good: passed'; do
   grep -q "^== $words" said || fail "the plan does not say '$words'"
 done
 grep -q '^bad card 1,2' plans/out/two/bad.log || fail "the output of a part that failed is lost"
+! pgrep -fx 'sleep 6373' >/dev/null || fail "a part that was stopped leaves a process behind"
+printf '%s\n' 'one 0 0 slow good' >plans/plan
+touch plans/out/one/good.json
 status=0
-plan plan --seconds -1 --out out >said 2>&1 || status=$?
+plan plan --seconds 1 --out out >said 2>&1 || status=$?
 expect "exit status of a plan without time" "$status" 1
-expect "parts without time" "$(grep -c 'not begun, the time is over' said)" 6
+grep -q 'one: good: not begun, the time is over' said || fail "a part begins after the time is over"
+[[ ! -e plans/out/one/good.json ]] || fail "the result of an earlier call stays"
+(cd plans && called_from=$PWD && source "$root/tools/common.sh" && source "$root/tools/gpu_plan.sh" plan) >said 2>&1 &
+stopped=$!
+until pgrep -fx 'sleep 6373' >/dev/null; do sleep 0.1; done
+kill "$stopped"
+wait "$stopped" && fail "a plan that was stopped ends well"
+for _ in $(seq 100); do pgrep -fx 'sleep 6371' >/dev/null || break; sleep 0.1; done
+! pgrep -fx 'sleep 6371' >/dev/null || fail "a plan that was stopped leaves its part running"
+pkill -fx 'sleep 6373' || true
+for seconds in 10m -1 ''; do
+  plan plan --seconds "$seconds" >said 2>&1 && fail "--seconds $seconds is accepted"
+done
 echo 'one 0 0 no-such-part' >plans/plan
 plan plan >said 2>&1 && fail "a plan with an unknown part runs"
 plan none >said 2>&1 && fail "a plan that is not there runs"
 for part in $(sed -E 's/#.*//' "$root"/bench/plans/*.plan | cut -s -d' ' -f4- | tr ' ' '\n' | cut -d: -f1); do
-  [[ -e $root/tools/gpu_parts/$part.sh ]] || fail "bench/plans name a part '$part' that there is not"
+  [[ -e $root/tools/gpu_parts/$part.sh ]] || fail "bench/plans name a part '$part' that does not exist"
 done
 
 # A distribution that is not known, and none, are refused before anything is made.
