@@ -30,11 +30,11 @@ TEST(LeasedBudgets, KnowTheLimitOfARequiredServiceThatRefusesTheirGuarantee) {
   }};
   world.service.accept();
   world.service.hear<node::Greeting>();
-  std::this_thread::sleep_for(std::chrono::milliseconds{600});
   world.service.say(
       node::Rejected{.why = node::Rejection::GuaranteesDoNotFit, .text = "there is less"});
   world.service.hang_up();
   world.service.accept();
+  std::this_thread::sleep_for(std::chrono::milliseconds{600});  // the machine is busy
   world.service.greet(16 * MiB);
   begins.join();
 }
