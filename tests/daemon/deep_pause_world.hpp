@@ -45,6 +45,7 @@ class ProgramOnDemand {
     return comes_true([&] { return said().find(words) != std::string::npos; });
   }
   void signal(int number) const { running_->signal(number); }
+  const RunningProgram& running() const { return *running_; }
   int wait() { return running_->wait(); }
   // All that it ever wrote was there.
   void expect_all_right() {

@@ -66,7 +66,7 @@ TEST_F(ProgramsOffTheirDevices, AnAllocationThatWaitsGetsWhatItsOwnProgramFrees)
   ASSERT_TRUE(stopped.has_begun()) << stopped.said();
   ProgramOnDemand one{*this, "one", 2, {"VMM_NODE_WAIT=60s"}};
   ASSERT_TRUE(one.has_begun()) << one.said();
-  stopped.signal(SIGSTOP);
+  stop(stopped.running());
   one.tell("grow 80");
   ASSERT_TRUE(one.says("grew: 0")) << one.said();
   one.tell("also 60");

@@ -294,7 +294,11 @@ TEST_F(ProgramsThatShareTime, ABusyOneFinishesBesideOneThatIsStoppedOrKilled) {
       const auto seen = times();
       return seen.contains("busy") && seen.at("busy").held > 0;
     }));
-    other.signal(signal);
+    if (signal == SIGSTOP) {
+      stop(other);
+    } else {
+      other.signal(signal);
+    }
     EXPECT_EQ(busy_one.wait(), 0) << read_file("busy");
   }
 }
@@ -309,7 +313,7 @@ TEST_F(ProgramsThatShareTime, ABusyOneGetsTheDeviceWhileTheForegroundIsStopped) 
     return seen.contains(name) ? seen.at(name).held : 0;
   };
   EXPECT_TRUE(comes_true([&] { return held_by("back") > 0 && held_by("front") > 0; }));
-  front.signal(SIGSTOP);
+  stop(front);
   const auto before = held_by("back");
   // Beside a foreground that runs, it would take 500 seconds.
   EXPECT_TRUE(comes_true([&] { return held_by("back") > before + 1'000'000; }));
@@ -325,7 +329,11 @@ TEST_F(ProgramsThatShareTime, BusyOnesContinueWhenTheServiceIsStoppedOrKilled) {
       const auto seen = times();
       return seen.contains("first") && seen.at("first").competes && seen.at("first").held > 0;
     }));
-    service().signal(signal);
+    if (signal == SIGSTOP) {
+      stop(service());
+    } else {
+      service().signal(signal);
+    }
     EXPECT_EQ(first.wait(), 0) << read_file("first");
     EXPECT_EQ(second.wait(), 0) << read_file("second");
     service().signal(SIGCONT);

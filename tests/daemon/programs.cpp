@@ -139,7 +139,7 @@ TEST_F(ProgramsOfANode, WithoutTheServiceOnlyProgramsThatDoNotRequireItRun) {
 
 TEST_F(ProgramsOfANode, AStoppedServiceOnlyDelaysAProgram) {
   start();
-  service().signal(SIGSTOP);
+  stop(service());
   RunningProgram one{program("one", 96, 10), automatic(), file("one")};
   EXPECT_EQ(one.wait(), 0) << read_file("one");
   service().signal(SIGCONT);
@@ -152,7 +152,7 @@ TEST_F(ProgramsOfANode, AStoppedProgramDoesNotKeepOthersFromTheRest) {
   RunningProgram stopped{program("stopped", 128, 30'000), required(), file("stopped")};
   ASSERT_TRUE(comes_true([&] { return look_at_device(socket()).leased >= 128 * MiB; }));
   ::usleep(200'000);
-  stopped.signal(SIGSTOP);
+  stop(stopped);
   RunningProgram small{program("small", 96, 10), required(), file("small")};
   EXPECT_EQ(small.wait(), 0) << read_file("small");
 }

@@ -119,6 +119,45 @@ void NodeService::kill_service() {
   service_.reset();
 }
 
+namespace {
+
+bool stands_still(pid_t process) {
+  for (const auto& thread :
+       std::filesystem::directory_iterator{"/proc/" + std::to_string(process) + "/task"}) {
+    std::ifstream stat{thread.path() / "stat"};
+    const std::string text{std::istreambuf_iterator<char>{stat}, {}};
+    const std::size_t end_of_name = text.rfind(") ");
+    if (end_of_name == std::string::npos || text[end_of_name + 2] != 'T') return false;
+  }
+  return true;
+}
+
+// Byte 0 of the simulated card's file has the lock of its books (sim/card/file.cpp).
+bool are_books_free(const Fd& card) {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_len = 1;
+  return ::fcntl(card.number(), F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
+}
+
+}  // namespace
+
+void NodeService::stop(const RunningProgram& program) const {
+  const Fd card{::open(card_file().c_str(), O_RDWR | O_CLOEXEC)};
+  ASSERT_TRUE(card.is_open());
+  for (int tries = 0; tries < 1000; ++tries) {
+    program.signal(SIGSTOP);
+    for (int look = 0; look < 200; ++look) {
+      if (stands_still(program.pid()) && are_books_free(card)) return;
+      ::usleep(1'000);
+    }
+    program.signal(SIGCONT);
+    ::usleep(1'000);
+  }
+  FAIL() << "it stands still only while it has the card's books";
+}
+
 int NodeService::start_and_wait(const std::vector<std::string>& arguments, std::string* said) {
   std::vector<std::string> command{cuvmmd(), "--socket", socket(), sim()};
   command.insert(command.end(), arguments.begin(), arguments.end());

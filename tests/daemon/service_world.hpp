@@ -49,6 +49,9 @@ class NodeService : public ::testing::Test {
   // Starts the service on a card with further options, such as ",devices=2".
   void start_on(const std::string& more_of_the_card);
   void kill_service();
+  // By SIGSTOP. A program that is stopped while it has the simulated card's books would hold up all
+  // others in the driver.
+  void stop(const RunningProgram& program) const;
   RunningProgram& service() { return *service_; }
   // Starts the service with these arguments and returns its exit status.
   int start_and_wait(const std::vector<std::string>& arguments, std::string* said = nullptr);
