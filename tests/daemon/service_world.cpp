@@ -132,7 +132,7 @@ bool stands_still(pid_t process) {
   return true;
 }
 
-// Byte 0 of the simulated card's file has the lock of its books (sim/card/file.cpp).
+// Byte 0 of the simulated card's file carries the lock on its books (sim/card/file.cpp).
 bool are_books_free(const Fd& card) {
   struct flock lock {};
   lock.l_type = F_WRLCK;

@@ -38,7 +38,7 @@ steady_clock::duration time_to_get_one() {
   return steady_clock::now() - began;
 }
 
-// Less than the second for which a NoForks or a fork waits at most.
+// Shorter than the second that a NoForks, or a fork, waits at most.
 constexpr milliseconds at_once{900};
 
 bool gets_one_at_once() {
