@@ -199,7 +199,6 @@ class Data(PlotTest):
         for key in ("requested_peak_bytes", "physical_peak_bytes", "sizes", "refusal_count"):
             self.assertEqual(by_log[key], by_trace[key], key)
 
-
     def test_shows_what_is_spilled(self):
         trace = self.path("spilled.trace")
         self.good("run", "-q", "--sim=memory=256M", "--limit", "32M", "--spill", "host", "--trace", trace,

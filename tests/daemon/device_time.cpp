@@ -227,6 +227,10 @@ class ProgramsThatShareTime : public NodeService {
     command.insert(command.end(), more.begin(), more.end());
     return command;
   }
+  void stop_or_kill(const RunningProgram& program, int signal) const {
+    if (signal == SIGSTOP) return stop(program);
+    program.signal(signal);
+  }
   std::vector<std::string> with_service() const {
     return {"VMM_NODE=require", "VMM_NODE_SOCKET=" + socket()};
   }
@@ -294,11 +298,7 @@ TEST_F(ProgramsThatShareTime, ABusyOneFinishesBesideOneThatIsStoppedOrKilled) {
       const auto seen = times();
       return seen.contains("busy") && seen.at("busy").held > 0;
     }));
-    if (signal == SIGSTOP) {
-      stop(other);
-    } else {
-      other.signal(signal);
-    }
+    stop_or_kill(other, signal);
     EXPECT_EQ(busy_one.wait(), 0) << read_file("busy");
   }
 }
@@ -329,11 +329,7 @@ TEST_F(ProgramsThatShareTime, BusyOnesContinueWhenTheServiceIsStoppedOrKilled) {
       const auto seen = times();
       return seen.contains("first") && seen.at("first").competes && seen.at("first").held > 0;
     }));
-    if (signal == SIGSTOP) {
-      stop(service());
-    } else {
-      service().signal(signal);
-    }
+    stop_or_kill(service(), signal);
     EXPECT_EQ(first.wait(), 0) << read_file("first");
     EXPECT_EQ(second.wait(), 0) << read_file("second");
     service().signal(SIGCONT);

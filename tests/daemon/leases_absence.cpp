@@ -10,12 +10,17 @@
 namespace cuvmm::test {
 namespace {
 
+// Begins with a service that will answer, whose limit the program must see from then on.
+std::thread begin_with_limit(LeasedWorld& world, Size limit) {
+  return std::thread{[&world, limit] {
+    world.leases.begin(world.budget, a_device, device_memory);
+    EXPECT_EQ(world.budget.limit(), limit);
+  }};
+}
+
 TEST(LeasedBudgets, KnowTheLimitOfARequiredServiceFromTheStart) {
   LeasedWorld world{true};
-  std::thread begins{[&] {
-    world.leases.begin(world.budget, a_device, device_memory);
-    EXPECT_EQ(world.budget.limit(), 16 * MiB);
-  }};
+  std::thread begins = begin_with_limit(world, 16 * MiB);
   world.service.accept();
   std::this_thread::sleep_for(std::chrono::milliseconds{600});  // the machine is busy
   world.service.greet(16 * MiB);
@@ -24,10 +29,7 @@ TEST(LeasedBudgets, KnowTheLimitOfARequiredServiceFromTheStart) {
 
 TEST(LeasedBudgets, KnowTheLimitOfARequiredServiceThatRefusesTheirGuarantee) {
   LeasedWorld world{true};
-  std::thread begins{[&] {
-    world.leases.begin(world.budget, a_device, device_memory);
-    EXPECT_EQ(world.budget.limit(), 16 * MiB);
-  }};
+  std::thread begins = begin_with_limit(world, 16 * MiB);
   world.service.accept();
   world.service.hear<node::Greeting>();
   world.service.say(

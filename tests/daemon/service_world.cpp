@@ -17,6 +17,7 @@
 #include <iterator>
 
 #include "share/packet.hpp"
+#include "support/thread_state.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -124,10 +125,7 @@ namespace {
 bool stands_still(pid_t process) {
   for (const auto& thread :
        std::filesystem::directory_iterator{"/proc/" + std::to_string(process) + "/task"}) {
-    std::ifstream stat{thread.path() / "stat"};
-    const std::string text{std::istreambuf_iterator<char>{stat}, {}};
-    const std::size_t end_of_name = text.rfind(") ");
-    if (end_of_name == std::string::npos || text[end_of_name + 2] != 'T') return false;
+    if (thread_state(thread.path()) != 'T') return false;
   }
   return true;
 }

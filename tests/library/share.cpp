@@ -12,7 +12,7 @@
 
 #include "cuvmm/cuvmm.h"
 #include "cuvmm/cuvmm.hpp"
-#include "support/sleeping_thread.hpp"
+#include "support/thread_state.hpp"
 
 namespace cuvmm::test {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "order/program.hpp"
 #include "order/report.hpp"
-#include "support/sleeping_thread.hpp"
+#include "support/thread_state.hpp"
 
 namespace cuvmm::order {
 namespace {
