@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
+#include <optional>
 
 #include "base/made_once.hpp"
 #include "base/no_forks.hpp"
@@ -27,19 +28,21 @@ constinit MadeOnce<Process> the_process;
   pthread_atfork(nullptr, nullptr, &Process::after_fork_in_child);
 }
 
-std::vector<int> devices_to_show(int count) {
+std::optional<std::vector<int>> devices_to_show(int count) {
   const char* const wanted = std::getenv("CUDA_VISIBLE_DEVICES");
-  if (wanted != nullptr) {
-    std::vector<int> visible = visible_devices(wanted, count, settings().card.name);
-    if (visible.empty()) {
-      CUVMM_LOG(Warning, "CUDA_VISIBLE_DEVICES=%s shows none of the simulated devices, 0 to %d",
-                wanted, count - 1);
-    }
-    return visible;
+  if (wanted == nullptr) {
+    std::vector<int> all(static_cast<std::size_t>(count));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
   }
-  std::vector<int> all(static_cast<std::size_t>(count));
-  std::iota(all.begin(), all.end(), 0);
-  return all;
+  auto visible = visible_devices(wanted, count, settings().card.name);
+  if (!visible) {
+    CUVMM_LOG(Warning, "CUDA_VISIBLE_DEVICES=%s names a device twice", wanted);
+  } else if (visible->empty()) {
+    CUVMM_LOG(Warning, "CUDA_VISIBLE_DEVICES=%s shows none of the simulated devices, 0 to %d",
+              wanted, count - 1);
+  }
+  return visible;
 }
 
 }  // namespace
@@ -78,14 +81,15 @@ CUresult Process::start() {
   if (settings().devices == 0) return CUDA_ERROR_NO_DEVICE;
   if (const CUresult refused = join_card(); refused != CUDA_SUCCESS) return refused;
   const int count = card_ != nullptr ? card_->device_count() : int{settings().devices};
-  const std::vector<int> visible = devices_to_show(count);
-  if (visible.empty()) return CUDA_ERROR_NO_DEVICE;
-  if (has_backing() && !Views::reserve(static_cast<int>(visible.size()))) {
+  const auto visible = devices_to_show(count);
+  if (!visible) return CUDA_ERROR_INVALID_DEVICE;
+  if (visible->empty()) return CUDA_ERROR_NO_DEVICE;
+  if (has_backing() && !Views::reserve(static_cast<int>(visible->size()))) {
     CUVMM_LOG(Error, "the addresses for device memory cannot be reserved");
     return CUDA_ERROR_OPERATING_SYSTEM;
   }
   const Size memory = card_ != nullptr ? card_->memory() : round_down(settings().memory, 2 * MiB);
-  for (const int number : visible) {
+  for (const int number : *visible) {
     const auto ordinal = static_cast<int>(devices_.size());
     devices_.push_back(std::make_unique<Device>(ordinal, number, memory, card_.get()));
   }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <optional>
 
 #include "base/text.hpp"
 #include "sim/device_identity.hpp"
@@ -31,7 +30,8 @@ std::optional<int> identified(std::string_view name, int count, std::string_view
 
 }  // namespace
 
-std::vector<int> visible_devices(std::string_view wanted, int count, std::string_view card) {
+std::optional<std::vector<int>> visible_devices(std::string_view wanted, int count,
+                                                std::string_view card) {
   std::vector<int> visible;
   const bool are_uuids = without_outer_blanks(wanted).starts_with("GPU-");
   for (bool is_last = false; !is_last;) {
@@ -43,7 +43,7 @@ std::vector<int> visible_devices(std::string_view wanted, int count, std::string
     const std::optional<int> number =
         are_uuids ? identified(name, count, card) : numbered(name, count);
     if (!number) break;
-    if (std::find(visible.begin(), visible.end(), *number) != visible.end()) return {};
+    if (std::find(visible.begin(), visible.end(), *number) != visible.end()) return std::nullopt;
     visible.push_back(*number);
   }
   return visible;

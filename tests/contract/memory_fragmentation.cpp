@@ -51,13 +51,14 @@ class Fragmentation : public DriverContract {
 
 class CombOfSmallBlocks : public Fragmentation, public ::testing::WithParamInterface<Size> {};
 
-TEST_P(CombOfSmallBlocks, GivesBackNothingToALargerBlock) {
+TEST_P(CombOfSmallBlocks, GivesBackNothingToLargerBlocks) {
   NEEDS_THE_DRIVERS_OWN_MEMORY();
   auto ballast = ballast_after_context();
   auto blocks = fill_all_memory_with(GetParam());
   const Size freed = free_every_second(blocks);
   EXPECT_GT(freed, field / 3);
-  EXPECT_FALSE(try_blocking(2 * MiB).has_value());
+  // Or one: a driver sometimes releases memory of its own.
+  EXPECT_LE(fill_all_memory_with(2 * MiB).size(), 1);
 }
 
 TEST_P(CombOfSmallBlocks, GivesBackAllToBlocksOfItsOwnSize) {

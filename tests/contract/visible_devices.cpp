@@ -36,14 +36,13 @@ std::string name_of(const Uuid& uuid) {
   return text;
 }
 
-// Sends how many devices it sees, or -1, and the UUID of each.
+// Sends what the driver's start returned, how many devices it sees, and the UUID of each.
 CHILD_ROLE(tells_which_devices_it_sees) {
   const CUresult started = driver().cuInit(0);
-  int count = -1;
+  link.send(started);
+  int count = 0;
   if (started == CUDA_SUCCESS) {
     EXPECT_CUDA(driver().cuDeviceGetCount(&count));
-  } else {
-    EXPECT_ANSWER(CUDA_ERROR_NO_DEVICE, started);
   }
   link.send(count);
   for (int ordinal = 0; ordinal < count; ++ordinal) link.send(uuid_of(ordinal));
@@ -51,15 +50,22 @@ CHILD_ROLE(tells_which_devices_it_sees) {
 
 class VisibleDevices : public DriverContract {
  protected:
-  // Those that a child sees. Empty if its driver does not start.
-  static std::vector<Uuid> seen_with(const std::string& wanted) {
+  struct Seen {
+    CUresult started;
+    std::vector<Uuid> devices;
+  };
+  static Seen child_with(const std::string& wanted) {
     Child child{"tells_which_devices_it_sees", {}, {"CUDA_VISIBLE_DEVICES=" + wanted}};
+    Seen seen{child.link().receive<CUresult>(), {}};
     const int count = child.link().receive<int>();
-    EXPECT_NE(count, 0);
-    std::vector<Uuid> seen;
-    for (int i = 0; i < count; ++i) seen.push_back(child.link().receive<Uuid>());
+    for (int i = 0; i < count; ++i) seen.devices.push_back(child.link().receive<Uuid>());
     EXPECT_EQ(child.wait(), 0);
     return seen;
+  }
+  static std::vector<Uuid> seen_with(const std::string& wanted) {
+    const Seen seen = child_with(wanted);
+    EXPECT_CUDA(seen.started);
+    return seen.devices;
   }
   static std::vector<Uuid> all() {
     std::vector<Uuid> all;
@@ -101,19 +107,19 @@ TEST_F(VisibleDevices, MayBeNamedByNumber) {
   EXPECT_EQ(seen_with(" 0 ,-1,0"), std::vector{first}) << "the list ends before what is no number";
   EXPECT_EQ(seen_with("0,4096,0"), std::vector{first}) << "or is the number of none";
   EXPECT_EQ(seen_with("0,none,0"), std::vector{first});
-  EXPECT_EQ(seen_with("0,0"), std::vector<Uuid>{}) << "unless one is named twice";
   if (device_count() < 2) GTEST_SKIP() << "needs two devices";
   EXPECT_EQ(seen_with("1,0"), (std::vector{uuid_of(1), first}));
 }
 
 TEST_F(VisibleDevices, AreNoneIfNoneIsNamed) {
-  EXPECT_EQ(seen_with(""), std::vector<Uuid>{});
-  EXPECT_EQ(seen_with("-1"), std::vector<Uuid>{});
+  EXPECT_ANSWER(CUDA_ERROR_NO_DEVICE, child_with("").started);
+  EXPECT_ANSWER(CUDA_ERROR_NO_DEVICE, child_with("-1").started);
 }
 
-TEST_F(VisibleDevices, AreNoneIfOneIsNamedTwice) {
+TEST_F(VisibleDevices, AreInvalidIfOneIsNamedTwice) {
   const std::string name = name_of(all().front());
-  EXPECT_EQ(seen_with(name + "," + name), std::vector<Uuid>{});
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_DEVICE, child_with(name + "," + name).started);
+  EXPECT_ANSWER(CUDA_ERROR_INVALID_DEVICE, child_with("0,0").started);
 }
 
 }  // namespace
