@@ -15,6 +15,10 @@ constexpr char upper(char c) {
   return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
 }
 
+constexpr char lower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+
 bool equal_in_any_case(std::string_view a, std::string_view b);
 std::string_view without_outer_blanks(std::string_view text);
 

@@ -37,7 +37,6 @@ struct CdiRequest {
   std::string socket;
   std::string output;
   std::string simulation;
-  bool simulated = false;
 };
 
 std::string print_uuid(const CUuuid& uuid) {
@@ -52,7 +51,7 @@ std::string print_uuid(const CUuuid& uuid) {
 // Also creates the file of a simulated card that processes share, so that it can be mounted.
 Result<std::vector<CdiDevice>> devices_here(const CdiRequest& request) {
   std::string path = "libcuda.so.1";
-  if (request.simulated) path = TRY(find_sim_directory()) + "/" + path;
+  if (!request.simulation.empty()) path = TRY(find_sim_directory()) + "/" + path;
   const Driver driver = TRY(load_driver(path.c_str()));
   TRY(driver.check(driver.cuInit(0), "start the driver"));
   int count = 0;
@@ -129,7 +128,7 @@ Result<CdiSurroundings> surroundings_of(const CdiRequest& request, const std::st
   CdiSurroundings surroundings;
   TRY(add_preload(request, surroundings));
   add_service(socket, surroundings);
-  if (request.simulated) TRY(add_simulation(surroundings));
+  if (!request.simulation.empty()) TRY(add_simulation(surroundings));
   return surroundings;
 }
 
@@ -149,8 +148,8 @@ Result<void> write_file(const std::string& path, const std::string& text) {
 }
 
 int generate(const CdiRequest& request) {
-  if (request.simulated && !set_simulation(request.simulation)) return exit_usage;
-  if (!request.simulated && !has_driver()) {
+  if (!set_simulation(request.simulation)) return exit_usage;
+  if (request.simulation.empty() && !has_driver()) {
     say("this machine has no CUDA driver; --sim describes shares of a simulated card");
     return exit_failed;
   }
@@ -227,7 +226,6 @@ void add_cdi(CLI::App& app, int& exit_status) {
   command->add_option("-o,--output", request->output, "where to write it, else standard output")
       ->type_name("FILE");
   command->callback([request, &exit_status] {
-    request->simulated = !request->simulation.empty();
     if (!is_cdi_version(request->version)) {
       say(fmt::format("--cdi-version {}: must be 0.3.0 to 1.0.0", printable(request->version)));
       exit_status = exit_usage;

@@ -7,8 +7,9 @@
 #include <sstream>
 
 #include "base/option_types.hpp"
+#include "base/printable.hpp"
+#include "base/text.hpp"
 #include "cli/cdi.hpp"
-#include "cli/settings.hpp"
 
 namespace cuvmm::cli {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 std::string name_of(const std::string& share) {
   std::string name;
   for (const char letter : share)
-    name += letter == '%' ? std::string{"pct"} : std::string(1, lower_of(letter));
+    name += letter == '%' ? std::string{"pct"} : std::string(1, lower(letter));
   return name;
 }
 

@@ -6,12 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
 #include "base/clock.hpp"
+#include "base/text.hpp"
 
 namespace cuvmm::cli {
 namespace {
@@ -66,9 +66,7 @@ Letters letters_here() {
     const char* const value = std::getenv(name);
     if (value == nullptr || *value == '\0') continue;
     std::string text;
-    for (const char* letter = value; *letter != '\0'; ++letter) {
-      text += static_cast<char>(std::tolower(static_cast<unsigned char>(*letter)));
-    }
+    for (const char* letter = value; *letter != '\0'; ++letter) text += lower(*letter);
     const bool is_utf8 =
         text.find("utf-8") != std::string::npos || text.find("utf8") != std::string::npos;
     return is_utf8 ? Letters::Unicode : Letters::Ascii;

@@ -11,6 +11,7 @@
 #include <map>
 
 #include "base/options.hpp"
+#include "base/sim_flag.hpp"
 #include "base/text.hpp"
 #include "cli/child.hpp"
 #include "cli/commands.hpp"
@@ -33,7 +34,6 @@ struct RunRequest {
   std::vector<std::string> command;
   // Options by their names in the environment.
   std::map<std::string, std::string> options;
-  bool simulated = false;
   bool frameworks = false;
   bool quiet = false;
   bool needs_driver = false;
@@ -46,7 +46,7 @@ std::string flag_of(const std::string& name) {
   if (name == "VMM_TRACE_FILE") return "--trace";
   std::string flag = "--";
   for (const char letter : name.substr(std::string_view{"VMM_"}.size())) {
-    flag += letter == '_' ? '-' : lower_of(letter);
+    flag += letter == '_' ? '-' : lower(letter);
   }
   return flag;
 }
@@ -136,7 +136,7 @@ bool is_consistent(const RunRequest& request) {
                     value("VMM_LIMIT")));
     return false;
   }
-  if (request.simulation == "true" && is_simulation_setting(request.command.front())) {
+  if (request.simulation == "true" && is_sim_setting(request.command.front())) {
     say("settings follow --sim after an equals sign: --sim=" + printable(request.command.front()));
     return false;
   }
@@ -202,7 +202,7 @@ int run(const RunRequest& request) {
   }
   if (!is_consistent(request)) return exit_usage;
   if (!request.stacks.empty() && !sample_stacks(request.stacks)) return exit_usage;
-  if (request.simulated) {
+  if (!request.simulation.empty()) {
     const auto directory = find_sim_directory();
     if (!directory.ok()) {
       say(directory.error().text());
@@ -308,10 +308,7 @@ void add_run(CLI::App& app, int& exit_status) {
       ->required()
       ->type_name("COMMAND");
   command->positionals_at_end();
-  command->callback([request, command, &exit_status] {
-    request->simulated = !request->simulation.empty();
-    exit_status = run(*request);
-  });
+  command->callback([request, command, &exit_status] { exit_status = run(*request); });
 }
 
 }  // namespace cuvmm::cli

@@ -30,7 +30,6 @@ struct DaemonRequest {
   std::string config;
   std::vector<std::string> capacity;  // 0=24G
   std::string simulation;
-  bool simulated = false;
   bool check = false;
   bool all_users = false;
   std::string time;  // a policy's name; empty: from the configuration
@@ -131,10 +130,8 @@ int serve(const DaemonRequest& request) {
   const auto level = OptionType<LogLevel>::read(request.log_level);
   if (!level) return complain("--log-level: allowed: " + OptionType<LogLevel>::allowed()), 2;
   static_cast<void>(set_up_log({.level = *level, .file = {}}).ok());
-  if (request.simulated) {
-    if (const auto problem = set_simulation(request.simulation)) {
-      return complain(*problem), exit_usage;
-    }
+  if (const auto problem = set_simulation(request.simulation)) {
+    return complain(*problem), exit_usage;
   }
 
   ServerSettings settings;
@@ -175,7 +172,7 @@ int serve(const DaemonRequest& request) {
   }
 
   std::vector<observe::NodeDevice> devices;
-  auto loaded = load_nvml(request.simulated);
+  auto loaded = load_nvml(!request.simulation.empty());
   if (!loaded.ok()) return complain(loaded.error().text()), 1;
   auto seen = loaded->devices();
   if (!seen.ok()) return complain(seen.error().text()), 1;
@@ -271,7 +268,6 @@ int run(int count, char** words) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
     return complain(std::string{error.what()} + "; see `cuvmmd --help`"), exit_usage;
   }
-  request.simulated = !request.simulation.empty();
   return serve(request);
 }
 

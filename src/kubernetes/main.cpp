@@ -27,7 +27,6 @@ struct PluginRequest {
   std::string expose = "environment";
   std::string reserve = "1G";
   std::string simulation;
-  bool is_simulated = false;
   bool check = false;
   std::string log_level = "info";
 };
@@ -50,7 +49,7 @@ std::map<std::string, std::string> simulation_variables() {
 
 // Completes the request from its arguments. Returns the problem with them, if any.
 std::optional<std::string> read_words(PluginRequest& request) {
-  if (request.is_simulated) {
+  if (!request.simulation.empty()) {
     if (auto problem = daemon::set_simulation(request.simulation)) return problem;
     request.container.simulation = simulation_variables();
     if (!request.container.simulation.contains("VMM_SIM_CARD")) {
@@ -92,7 +91,7 @@ int serve(PluginRequest request) {
   }
   if (const auto problem = read_words(request)) return complain(*problem), exit_usage;
 
-  auto nvml = daemon::load_nvml(request.is_simulated);
+  auto nvml = daemon::load_nvml(!request.simulation.empty());
   if (!nvml.ok()) return complain(nvml.error().text()), 1;
   const auto devices = nvml->devices();
   if (!devices.ok()) return complain(devices.error().text()), 1;
@@ -163,7 +162,6 @@ int run(int count, char** words) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
     return complain(std::string{error.what()} + "; see `cuvmm-device-plugin --help`"), exit_usage;
   }
-  request.is_simulated = !request.simulation.empty();
   return serve(std::move(request));
 }
 

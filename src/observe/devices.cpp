@@ -9,6 +9,8 @@
 #include <cctype>
 #include <cstdio>
 
+#include "base/text.hpp"
+
 namespace cuvmm::observe {
 
 // NVML's stable binary interface. The build does not depend on any package with its header.
@@ -166,7 +168,7 @@ std::optional<node::PlaceUuid> read_uuid(const std::string& text) {
   for (const char letter : text.substr(4)) {
     if (letter == '-') continue;
     if (std::isxdigit(static_cast<unsigned char>(letter)) == 0 || digits == 32) return {};
-    const char low = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+    const char low = lower(letter);
     const int value = low >= 'a' ? low - 'a' + 10 : low - '0';
     uuid[digits / 2] = static_cast<std::uint8_t>(uuid[digits / 2] * 16 + value);
     ++digits;

@@ -4,6 +4,8 @@
 #include <cctype>
 #include <charconv>
 
+#include "base/text.hpp"
+
 namespace cuvmm::view {
 namespace {
 
@@ -24,7 +26,7 @@ std::string word_of(std::string_view name) {
   std::string word;
   for (const char letter : name) {
     if (std::isupper(static_cast<unsigned char>(letter)) != 0 && !word.empty()) word += '_';
-    word += static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+    word += lower(letter);
   }
   return word;
 }

@@ -142,7 +142,7 @@ void add_doctor(CLI::App& app, int& exit_status) {
       return;
     }
     request->about.simulated = !request->simulation.empty();
-    if (request->about.simulated && !set_simulation(request->simulation)) {
+    if (!set_simulation(request->simulation)) {
       exit_status = exit_usage;
       return;
     }
