@@ -14,7 +14,6 @@ using namespace node;  // NOLINT(google-build-using-namespace): its words are th
 
 namespace {
 
-constexpr std::uint64_t a_moment = 250 * a_millisecond;
 // Attempts to reconnect follow 0.1, 0.3, 0.7, 1.5, 3.1 and 6.3 s after the loss.
 constexpr std::uint64_t longest_absence = 7'000 * a_millisecond;
 // Within this time the service has asked NVML again.
@@ -90,8 +89,13 @@ void Leases::begin(LeasedBudget& budget, const Uuid& device, Size memory) {
   if (settings_.is_required) wait_for_admission(holding);
   const std::uint64_t until = now_ns() + in_ns(settings_.patience);
   while (!place.has_terms && now_ns() < until) {
-    heard_.wait_for(holding, std::chrono::nanoseconds{until - std::min(until, now_ns())});
+    listen_until(holding, until);
   }
+}
+
+// Returns early if the service has sent something.
+void Leases::listen_until(Holding& holding, std::uint64_t until) {
+  heard_.wait_for(holding, std::chrono::nanoseconds{until - std::min(until, now_ns())});
 }
 
 // A busy machine may be slow to run the thread that connects, and the service.
@@ -99,7 +103,7 @@ void Leases::wait_for_admission(Holding& holding) {
   const std::uint64_t until = now_ns() + longest_absence;
   while (standing_ != Standing::Connected && !is_unavailable_) {
     is_unavailable_ = now_ns() >= until;
-    heard_.wait_for(holding, std::chrono::nanoseconds{until - std::min(until, now_ns())});
+    listen_until(holding, until);
   }
 }
 
@@ -189,7 +193,7 @@ std::optional<Leases::Pending> Leases::answer_to(Holding& holding, RequestId req
       next_question = now_ns() + between_questions;
       continue;
     }
-    heard_.wait_for(holding, std::chrono::nanoseconds{std::min(until, next_question) - now});
+    listen_until(holding, std::min(until, next_question));
   }
 }
 
@@ -215,7 +219,7 @@ Lessor::Extended Leases::extend(LeasedBudget& budget, Size size) {
   if (place == nullptr) return Extended::NobodyLeases;
   const std::uint64_t until = now_ns() + in_ns(settings_.patience);
   while (standing_ == Standing::Greeted && !is_silent_ && now_ns() < until) {
-    heard_.wait_for(holding, std::chrono::nanoseconds{until - std::min(until, now_ns())});
+    listen_until(holding, until);
   }
   if (standing_ == Standing::Greeted) note_silence();
   if (!answers()) return without_answer(*place);
@@ -264,7 +268,7 @@ bool Leases::outwait_absence(Holding& holding, std::uint64_t longest) {
   const std::uint64_t until = std::min(longest, away_since_ + longest_absence);
   if (now_ns() >= until) return false;
   while (!answers() && now_ns() < until) {
-    heard_.wait_for(holding, std::chrono::nanoseconds{until - std::min(until, now_ns())});
+    listen_until(holding, until);
   }
   return true;
 }
@@ -292,7 +296,7 @@ void Leases::return_what_is_not_backed(Holding& holding, Leased& place, std::uin
   send(LeaseReturn{place.uuid, returned});
   const std::uint64_t until = std::min(longest, now_ns() + until_it_has_looked);
   while (answers() && now_ns() < until) {
-    heard_.wait_for(holding, std::chrono::nanoseconds{until - std::min(until, now_ns())});
+    listen_until(holding, until);
   }
 }
 
@@ -301,14 +305,15 @@ void Leases::return_what_is_not_backed(Holding& holding, Leased& place, std::uin
 // is changing hands for foreign. It refuses a request at once if foreign memory leaves too little
 // room. One that it refuses only after a while could have been granted until then.
 std::uint64_t Leases::repeats_until(const Pending& refused, std::uint64_t until,
-                                    std::uint64_t longest) {
+                                    std::uint64_t longest) const {
   std::uint64_t& since = refused.place->foreign_since;
   if (refused.why != RefusalReason::BeyondCapacity) {
     since = 0;
     return longest;
   }
   const std::uint64_t now = now_ns();
-  if (now > since + forgotten_after || now > refused.asked_at + a_moment) since = now;
+  if (now > since + forgotten_after || now > refused.asked_at + in_ns(settings_.patience))
+    since = now;
   return std::min(longest, std::max(until, since + until_it_has_looked));
 }
 

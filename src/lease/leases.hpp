@@ -156,13 +156,14 @@ class Leases final : public Lessor {
   enum class Ask : std::uint8_t { AtOnce, Whole, InParts };
   node::RequestId ask(Leased& place, Size bytes, Ask how);
   static bool is_still_wanted(Holding& holding, const StillWanted& is_wanted);
+  void listen_until(Holding& holding, std::uint64_t until);
   std::optional<Pending> answer_to(Holding& holding, node::RequestId request, std::uint64_t until,
                                    const StillWanted& is_wanted = &always_wanted);
   Extended extend_at_once(Holding& holding, Leased& place, Size size);
   bool wait_until_leased(LeasedBudget& budget, Size size, std::uint64_t until,
                          std::uint64_t longest, const StillWanted& is_wanted);
-  static std::uint64_t repeats_until(const Pending& refused, std::uint64_t until,
-                                     std::uint64_t longest);
+  std::uint64_t repeats_until(const Pending& refused, std::uint64_t until,
+                              std::uint64_t longest) const;
   bool outwait_a_lag(Holding& holding, Leased& place);
   void return_what_is_not_backed(Holding& holding, Leased& place, std::uint64_t longest);
   std::span<Leased> places() { return std::span{places_}.first(place_count_); }
