@@ -54,13 +54,13 @@ class Bench:
 class Service:
     """cuvmmd with these further arguments, from its first answer to the end of the block."""
 
-    def __init__(self, bench, *arguments):
+    def __init__(self, bench, *arguments, log_level="warning", log=None):
         self.bench = bench
         self.folder = tempfile.TemporaryDirectory(prefix="cuvmm-figures-")
         self.socket = self.folder.name + "/d.sock"
         self.process = subprocess.Popen(
-            [str(bench.bin / "cuvmmd"), "--socket", self.socket, "--log-level", "warning",
-             *arguments, *bench.sim])
+            [str(bench.bin / "cuvmmd"), "--socket", self.socket, "--log-level", log_level,
+             *arguments, *bench.sim], stderr=log)
 
     def __enter__(self):
         for _ in range(400):

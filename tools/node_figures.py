@@ -19,9 +19,11 @@ import json
 import os
 import pathlib
 import select
+import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -39,7 +41,15 @@ class Service(card_bench.Service):
 
     def __init__(self, bench, capacity):
         self.card = 0 if bench.sim else card_bench.visible_card()
-        super().__init__(bench, *([] if bench.sim else ["--capacity", f"{self.card}={capacity}"]))
+        self.log = tempfile.TemporaryFile("w+")
+        super().__init__(bench, *([] if bench.sim else ["--capacity", f"{self.card}={capacity}"]),
+                         log_level="info", log=self.log)
+
+    def moves(self):
+        """What the service has logged of memory that moved: when, in seconds, and the words."""
+        self.log.seek(0)
+        found = re.findall(r"^\S+ INFO (\d+) (\w+ gave .*)$", self.log.read(), re.MULTILINE)
+        return [(int(at) / 1e6, words) for at, words in found]
 
     def run(self, name, command, *terms, **environment):
         return Program(self, name, command, terms, environment)
@@ -140,6 +150,9 @@ def show_trainings(bench):
         mib = capacity * 6 // 10 // MIB
         alone = [train(service, [name], mib) for name in ("first", "second")]
         both = train(service, ["A", "B"], mib)
+        moves = service.moves()
+    for at, words in moves:
+        print(f"  {at - moves[0][0]:6.2f} s: {words}", flush=True)
     name = "PyTorch" if has_torch else "take_turns"
     after = sum(ended - began for began, ended, _ in alone)
     bench.note(f"two trainings ({name}), each alone", after / 2, "s")
