@@ -11,12 +11,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 import measured_summary  # noqa: E402
 
 
-def workload(name, version, over, rounds):
+def workload(name, version, over, rounds, starts=1):
     """Rounds whose cost is spread evenly around `over`, from 0 to twice as much."""
     native = [10.0, 8.0, 10.0, 8.0, 10.0][:rounds]
     shares = [1] if rounds == 1 else [2 * number / (rounds - 1) for number in range(rounds)]
     return {"workload": name, "version": version, "native_ms": 10.0, "rounds": rounds,
-            "native_ms_of_rounds": native, "monitor_ms_of_rounds": native,
+            "starts": starts, "native_ms_of_rounds": native, "monitor_ms_of_rounds": native,
             "vmm_ms_of_rounds": [ms * (1 + over * share) for ms, share in zip(native, shares)]}
 
 
@@ -37,12 +37,19 @@ class Summary(unittest.TestCase):
         self.put("a", "frameworks", workloads=[workload("fast", "torch 2.0", -0.01, 1),
                                                workload("slow", "torch 2.0", 0.05, 5)])
         rows = measured_summary.costs(self.results).splitlines()[2:]
-        self.assertEqual(rows[0], "| slow | 10 ms (8 to 10) | +5.0% (+1.2% to +8.8%) | +0.0% (+0.0% to +0.0%) | 5 |")
+        self.assertEqual(rows[0], "| slow | 10 ms (8 to 10) | +5.0% (+1.2% to +8.8%) | +0.0% (+0.0% to +0.0%) | 5 | 1 |")
         self.assertTrue(rows[1].startswith("| fast | 10 ms | -1.0% |"))
 
     def test_of_two_measurements_the_one_with_more_rounds_counts(self):
         self.put("a", "frameworks", workloads=[workload("one", "torch 2.0", 0.5, 1)])
         self.put("a", "frameworks_more", workloads=[workload("one", "torch 2.0", 0.1, 2)])
+        rows = measured_summary.costs(self.results).splitlines()[2:]
+        self.assertEqual(len(rows), 1)
+        self.assertIn("+10.0%", rows[0])
+
+    def test_of_two_measurements_the_one_with_more_starts_counts(self):
+        self.put("a", "frameworks", workloads=[workload("one", "torch 2.0", 0.5, 4)])
+        self.put("a", "frameworks_more", workloads=[workload("one", "torch 2.0", 0.1, 2, starts=2)])
         rows = measured_summary.costs(self.results).splitlines()[2:]
         self.assertEqual(len(rows), 1)
         self.assertIn("+10.0%", rows[0])
