@@ -107,29 +107,32 @@ namespace {
 
 using Dlsym = void* (*)(void*, const char*);
 
-// glibc 2.34 moved dlsym.
-Dlsym versioned_dlsym(void* library) {
+// glibc 2.34 moved its functions for libraries.
+template <class Function>
+Function versioned(void* library, const char* name) {
   for (const char* version : {"GLIBC_2.34", CUVMM_FIRST_GLIBC}) {
-    if (void* found = dlvsym(library, "dlsym", version)) return reinterpret_cast<Dlsym>(found);
+    if (void* found = dlvsym(library, name, version)) return reinterpret_cast<Function>(found);
   }
   return nullptr;
 }
 
 // dlvsym is not hooked, so this works before anything else does. Another preload library after
 // cuvmm's may export a dlsym with glibc's versions as well (nvshare does); glibc's own is then
-// found in the file that also holds dlvsym.
+// found in the file that also holds dlvsym. MemorySanitizer, which is part of the program and looks
+// up symbols while it starts, has a dladdr that does not work yet.
 Dlsym find_real_dlsym() {
-  const Dlsym found = versioned_dlsym(RTLD_NEXT);
+  const auto found = versioned<Dlsym>(RTLD_NEXT, "dlsym");
+  const auto real_dladdr = versioned<decltype(&dladdr)>(RTLD_NEXT, "dladdr");
   Dl_info here{};
   Dl_info glibc{};
-  if (dladdr(reinterpret_cast<const void*>(found), &here) == 0 ||
-      dladdr(reinterpret_cast<const void*>(&dlvsym), &glibc) == 0 ||
+  if (real_dladdr == nullptr || real_dladdr(reinterpret_cast<const void*>(found), &here) == 0 ||
+      real_dladdr(reinterpret_cast<const void*>(&dlvsym), &glibc) == 0 ||
       here.dli_fbase == glibc.dli_fbase) {
     return found;
   }
   cuvmm_next_dlsym = found;  // a hook of dlopen may call dlsym
   void* const library = dlopen(glibc.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-  const Dlsym real = library != nullptr ? versioned_dlsym(library) : nullptr;
+  const Dlsym real = library != nullptr ? versioned<Dlsym>(library, "dlsym") : nullptr;
   return real != nullptr ? real : found;
 }
 
@@ -149,19 +152,19 @@ void* open_driver(const char* path) {
 
 // When a thread is cancelled inside a hooked call, glibc's unwinder runs the cleanups of this
 // library with functions of the unwinder that is linked into it. These abort unless that one has
-// unwound before, which fills its table of register sizes.
-void prepare_unwinder() {
+// unwound before, which fills its table of register sizes. Not on demand: ThreadSanitizer looks up
+// symbols while it starts, when its pthread_once, which the unwinder calls, does not work yet.
+[[gnu::constructor]] void prepare_unwinder() {
   _Unwind_Backtrace([](_Unwind_Context*, void*) { return _URC_NORMAL_STOP; }, nullptr);
 }
 
 // Runs before any constructor of the program, or on demand for callers that run even earlier.
-[[gnu::constructor(101)]] void prepare() {
+[[gnu::constructor(101)]] void prepare_lookups() {
   if (cuvmm_next_dlsym != nullptr) return;
   const int kept_errno = errno;
   const Dlsym real = find_real_dlsym();
   driver_source().doors = {.open = &open_driver, .symbol = real};
   cuvmm_next_dlsym = find_next_dlsym(real);
-  prepare_unwinder();
   errno = kept_errno;
 }
 
@@ -233,7 +236,7 @@ void* door_of_drivers(void** library, const char* name) {
 // (cudaMalloc, cudnnCreate) touches nothing.
 void* cuvmm_decide_dlsym(void** library, const char* name) {
   using namespace cuvmm::hook;
-  if (cuvmm_next_dlsym == nullptr) prepare();
+  if (cuvmm_next_dlsym == nullptr) prepare_lookups();
   if (name == nullptr) return nullptr;
   if (is_named_like_nvmls(name)) return door_of_nvmls(library, name);
   if (is_named_like_the_drivers(name)) return door_of_drivers(library, name);

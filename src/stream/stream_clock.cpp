@@ -165,13 +165,11 @@ StreamClock::Place StreamClock::known_of(StreamState& state) {
     const Holding holding{state.lock};
     known = state.known;
   }
-  Place done;
-  std::erase_if(known, [&](const FreeTicket& ticket) {
-    if (!is_done(ticket)) return false;
-    done.push_back(ticket);
-    return true;
-  });
-  if (done.empty()) return known;
+  const auto first_done = std::partition(
+      known.begin(), known.end(), [&](const FreeTicket& ticket) { return !is_done(ticket); });
+  if (first_done == known.end()) return known;
+  const Place done(first_done, known.end());
+  known.erase(first_done, known.end());
   const Holding holding{state.lock};
   std::erase_if(state.known, [&](const FreeTicket& ticket) {
     return std::find(done.begin(), done.end(), ticket) != done.end();

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# check_sanitized.sh BUILD CUDA_INCLUDE: programs built with sanitizers run under cuvmm as they do natively.
+# Sanitizers replace functions of the C library, and look up symbols before anything else runs.
+set -uo pipefail
+build=$1
+cuda=$2
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export XDG_RUNTIME_DIR=$folder
+status=0
+wrong() { echo "wrong: $*"; status=1; }
+
+cat >"$folder/hello.c" <<'PROGRAM'
+#include <stdio.h>
+int main(void) { puts("hello"); return 0; }
+PROGRAM
+cat >"$folder/fills.c" <<'PROGRAM'
+#include <cuda.h>
+#include <stdio.h>
+int main(void) {
+  CUcontext context;
+  CUdeviceptr memory;
+  unsigned char byte = 0;
+  int error = cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0) || cuCtxSetCurrent(context) ||
+              cuMemAlloc(&memory, 4 << 20) || cuMemsetD8(memory, 7, 4 << 20) ||
+              cuMemcpyDtoH(&byte, memory + 12345, 1) || cuMemFree(memory);
+  printf("error %d, byte %d\n", error, byte);
+  return error;
+}
+PROGRAM
+
+same() {  # WHAT PROGRAM
+  local natively said mode
+  natively=$(LD_LIBRARY_PATH=$build/lib/cuvmm/sim timeout 60 "$2" 2>&1) || wrong "$1 fails natively: $natively"
+  for mode in vmm monitor off; do
+    said=$(timeout 60 "$build/bin/cuvmm" run --quiet --sim --mode "$mode" -- "$2" 2>&1) ||
+      wrong "$1 fails in mode $mode"
+    [[ $said == "$natively" ]] || wrong "$1 in mode $mode: '$said' instead of '$natively'"
+  done
+}
+
+for compiler in gcc clang clang-14; do
+  command -v "$compiler" >/dev/null || continue
+  for kind in address leak undefined thread memory; do
+    "$compiler" -g "-fsanitize=$kind" -o "$folder/hello" "$folder/hello.c" 2>/dev/null || continue
+    echo "$compiler, $kind"
+    same "hello ($compiler, $kind)" "$folder/hello"
+    # The others leave the simulated driver no addresses for the memory of a device.
+    [[ $kind =~ ^(address|leak|undefined)$ ]] || continue
+    "$compiler" -g "-fsanitize=$kind" -I"$cuda" -o "$folder/fills" "$folder/fills.c" \
+      -L"$build/lib/cuvmm/sim" -l:libcuda.so.1 || { wrong "cannot compile ($compiler, $kind)"; continue; }
+    same "fills ($compiler, $kind)" "$folder/fills"
+  done
+done
+exit "$status"
