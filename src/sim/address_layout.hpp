@@ -20,18 +20,13 @@ inline constexpr std::uint64_t views_begin = device_addresses_begin + device_add
 inline constexpr Size views_size = 448 * GiB;
 inline constexpr Size showable_addresses_size = 64 * GiB;
 #else
-// Between the link address of programs (85 TiB) and the system's own mappings (128 TiB downwards).
-// AddressSanitizer keeps the addresses below for itself.
+// Also for programs built with AddressSanitizer, which keeps the addresses below 17 TiB for itself,
+// and those from 96 to 100 TiB for its heap. Programs are linked to 85 TiB, and the system maps
+// from 128 TiB downwards.
 inline constexpr std::uint64_t device_addresses_begin = 17 * TiB;
 inline constexpr Size device_addresses_size = 67 * TiB;
-#if defined(__SANITIZE_ADDRESS__)
-// AddressSanitizer's own heap lies from 96 to 100 TiB.
 inline constexpr std::uint64_t views_begin = 101 * TiB;
-inline constexpr Size views_size = 19 * TiB;
-#else
-inline constexpr std::uint64_t views_begin = 88 * TiB;
-inline constexpr Size views_size = 32 * TiB;
-#endif
+inline constexpr Size views_size = 24 * TiB;
 // A reservation larger than this does not use the first part of the device addresses. Only that
 // part can be shown in views, and a program may reserve far more than it ever maps.
 inline constexpr Size showable_addresses_size = 3 * TiB;
