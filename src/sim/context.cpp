@@ -87,6 +87,7 @@ void Context::add_stream(const std::shared_ptr<Stream>& stream) {
 void Context::retire_stream(const std::shared_ptr<Stream>& stream) {
   // Its submitted work still runs, even if no call waits for it.
   stream->queue->allow_all();
+  stream->queue->close();
   const Writing writing{lock_};
   std::erase(streams_, stream);
   std::erase_if(retired_work_, [](const RetiredWork& work) { return work.point.queue->is_idle(); });

@@ -42,6 +42,8 @@ class Device {
     std::shared_ptr<Context> context;
     int retains = 0;
     unsigned flags = 0;
+    bool is_ending = false;
+    Condition has_ended;
   };
   Primary primary;  // guarded by Process' lock
   CUcontext primary_handle() const {

@@ -177,6 +177,12 @@ void Queue::finish_running() {
   changed_.notify_all();
 }
 
+void Queue::close() {
+  const Holding holding{lock_};
+  closed_ = true;
+  changed_.notify_all();
+}
+
 void Queue::start_worker() {
   changed_.notify_all();
   if (worker_ || waiting_.empty()) return;
@@ -187,7 +193,9 @@ void Queue::start_worker() {
 void Queue::run_tasks() {
   constexpr auto idle_time = 500ms;
   Holding holding{lock_};
-  while (changed_.wait_for(holding, idle_time, [this] { return can_run(); })) {
+  for (;;) {
+    changed_.wait_for(holding, idle_time, [this] { return can_run() || has_ended(); });
+    if (!can_run()) break;
     Task task = std::move(waiting_.front());
     waiting_.pop_front();
     running_ = true;

@@ -57,6 +57,8 @@ class Queue : public std::enable_shared_from_this<Queue> {
   // Lets work of this queue run up to this number, and the work in other queues that it waits for.
   void allow(std::uint64_t number);
   void allow_all() { allow(submitted_.load()); }
+  // No more work will come: the thread need not wait for any.
+  void close();
   // Whether work is held back (SimWhen::Lazy and SimWhen::Random).
   bool is_held() const { return allowed_.load() < submitted_.load(); }
 
@@ -78,8 +80,9 @@ class Queue : public std::enable_shared_from_this<Queue> {
 
   Queue() = default;
   void remember(const Followed& followed);  // caller holds lock_
-  // The caller holds lock_ for the next three.
+  // The caller holds lock_ for the next four.
   bool can_run() const;
+  bool has_ended() const { return closed_ && waiting_.empty(); }
   void finish_running();
   void start_worker();
   void run_tasks();
@@ -91,7 +94,8 @@ class Queue : public std::enable_shared_from_this<Queue> {
   std::deque<Task> waiting_;
   bool running_ = false;  // the task before waiting_.front() is running, on any thread
   bool worker_ = false;   // a thread is in run_tasks()
-  Condition changed_;     // signalled when tasks are added, allowed or finished
+  bool closed_ = false;
+  Condition changed_;  // signalled when tasks are added, allowed or finished
   std::atomic<std::uint64_t> submitted_{0};
   std::atomic<std::uint64_t> done_{0};
   std::atomic<std::uint64_t> allowed_{0};

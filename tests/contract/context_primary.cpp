@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Primary contexts, and access between the contexts of two devices. The whole process shares a
 // device's primary context, so tests that end it run in a separate process.
+#include <atomic>
+#include <chrono>
+#include <thread>
+
 #include "streams_support.hpp"
 #include "support/child.hpp"
 
@@ -119,6 +123,38 @@ CHILD_ROLE(resets_a_primary_context) {
 }
 TEST_F(PrimaryContexts, AResetEndsItRegardlessOfHolders) {
   EXPECT_EQ(run_child("resets_a_primary_context"), 0);
+}
+
+// The handle is the same in both lives, so the new one must not end with the old one.
+CHILD_ROLE(retains_while_the_last_use_ends) {
+  GIVEN(driver().cuInit(0));
+  CUcontext context = nullptr;
+  CUstream stream = nullptr;
+  GIVEN(driver().cuDevicePrimaryCtxRetain(&context, device()));
+  GIVEN(driver().cuCtxSetCurrent(context));
+  GIVEN(driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  std::atomic<bool> runs{false};
+  const auto take_a_while = [](void* flag) {
+    static_cast<std::atomic<bool>*>(flag)->store(true);
+    std::this_thread::sleep_for(std::chrono::milliseconds{200});
+  };
+  GIVEN(driver().cuLaunchHostFunc(stream, take_a_while, &runs));
+  while (!runs) static_cast<void>(driver().cuStreamQuery(stream));
+
+  std::thread releases{[] { EXPECT_CUDA(driver().cuDevicePrimaryCtxRelease(device())); }};
+  std::this_thread::sleep_for(std::chrono::milliseconds{50});
+  GIVEN(driver().cuDevicePrimaryCtxRetain(&context, device()));
+  GIVEN(driver().cuCtxSetCurrent(context));
+  releases.join();
+
+  CUdeviceptr memory = 0;
+  EXPECT_CUDA(driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  EXPECT_CUDA(driver().cuMemAlloc(&memory, 2 * MiB));
+  EXPECT_CUDA(driver().cuMemsetD8Async(memory, 1, 2 * MiB, stream));
+  EXPECT_CUDA(driver().cuStreamSynchronize(stream));
+}
+TEST_F(PrimaryContexts, RetainedWhileItEndsBeginsAnew) {
+  EXPECT_EQ(run_child("retains_while_the_last_use_ends"), 0);
 }
 
 CHILD_ROLE(compares_the_ids_of_two_lives) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <utility>
+
 #include "sim/bodies.hpp"
 #include "sim/context.hpp"
 #include "sim/context_life.hpp"
@@ -7,25 +9,27 @@
 namespace cuvmm::sim {
 namespace {
 
-// Takes the primary context from its device, so that the caller can end it without the lock.
-std::shared_ptr<Context> detach(Device& device) {
-  auto context = std::move(device.primary.context);
-  device.primary.context = nullptr;
-  device.primary.retains = 0;
-  return context;
+// Ends the primary context without the lock, since that takes as long as its work. Whoever retains
+// the next one meanwhile waits: it has the same handle.
+void end_primary(Device::Primary& primary, Holding& holding) {
+  const auto context = std::exchange(primary.context, nullptr);
+  primary.retains = 0;  // earlier callers must retain it anew
+  primary.is_ending = true;
+  holding.unlock();
+  end_context(context);
+  holding.lock();
+  primary.is_ending = false;
+  primary.has_ended.notify_all();
 }
 
 CUresult release(CUdevice ordinal) {
   Process& process = Process::get();
   Device* device = process.device(ordinal);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  std::shared_ptr<Context> last;
-  {
-    const Holding holding{process.lock};
-    if (device->primary.retains == 0) return CUDA_ERROR_INVALID_CONTEXT;
-    if (--device->primary.retains == 0) last = detach(*device);
-  }
-  if (last != nullptr) end_context(last);
+  Holding holding{process.lock};
+  Device::Primary& primary = device->primary;
+  if (primary.retains == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  if (--primary.retains == 0) end_primary(primary, holding);
   return CUDA_SUCCESS;
 }
 
@@ -33,16 +37,8 @@ CUresult reset(CUdevice ordinal) {
   Process& process = Process::get();
   Device* device = process.device(ordinal);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  std::shared_ptr<Context> context;
-  {
-    const Holding holding{process.lock};
-    context = device->primary.context;
-    if (context == nullptr) return CUDA_SUCCESS;
-    // Drops the retain count as well: earlier callers must retain the context anew.
-    device->primary.context = nullptr;
-    device->primary.retains = 0;
-  }
-  end_context(context);
+  Holding holding{process.lock};
+  if (device->primary.context != nullptr) end_primary(device->primary, holding);
   return CUDA_SUCCESS;
 }
 
@@ -63,8 +59,9 @@ CUVMM_SIM(cuDevicePrimaryCtxRetain)(CUcontext* context, CUdevice ordinal) {
   Device* device = process.device(ordinal);
   if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  const Holding holding{process.lock};
+  Holding holding{process.lock};
   Device::Primary& primary = device->primary;
+  primary.has_ended.wait(holding, [&] { return !primary.is_ending; });
   if (primary.context == nullptr) {
     primary.context = Context::create(*device, primary.flags, true);
     process.contexts.add(primary.context);
