@@ -44,11 +44,21 @@ void complain(const std::string& text) {
   std::fprintf(stderr, "cuvmmd: %s\n", text.c_str());
 }
 
+// Makes the folder, whatever the umask. An existing one may have been closed on purpose.
+void let_users_into(const char* folder) {
+  struct stat facts {};
+  if (::mkdir(folder, 0755) == 0) {
+    ::chmod(folder, 0755);
+  } else if (::stat(folder, &facts) == 0 && (facts.st_mode & S_IXOTH) == 0) {
+    CUVMM_LOG(Warning, "%s is closed to other users, who cannot reach the service", folder);
+  }
+}
+
 // The default: root serves the machine, other users serve themselves.
 Result<std::string> usual_socket(Serves serves) {
   const std::vector<std::string> usual = node::usual_service_sockets();
   if (serves == Serves::AllUsers) {
-    ::mkdir("/run/cuvmm", 0755);
+    let_users_into("/run/cuvmm");
     return usual.back();
   }
   if (usual.size() == 1) {

@@ -24,6 +24,14 @@ void for_each_name(DIR* folder, const std::string& prefix, const Visit& visit) {
   ::closedir(folder);
 }
 
+// A umask may have kept the owner out of a folder that is this user's alone.
+void let_owner_in(const std::string& path) {
+  struct stat facts {};
+  if (::lstat(path.c_str(), &facts) != 0 || !S_ISDIR(facts.st_mode)) return;
+  const bool is_ours = facts.st_uid == ::geteuid() && (facts.st_mode & (S_IRWXG | S_IRWXO)) == 0;
+  if (is_ours && (facts.st_mode & S_IRWXU) != S_IRWXU) ::chmod(path.c_str(), S_IRWXU);
+}
+
 }  // namespace
 
 Result<PrivateFolder> PrivateFolder::open(const std::string& path) {
@@ -47,6 +55,7 @@ Result<PrivateFolder> PrivateFolder::open(const std::string& path) {
 
 Result<PrivateFolder> PrivateFolder::open_or_make(const std::string& path) {
   if (::mkdir(path.c_str(), S_IRWXU) != 0 && errno != EEXIST) return system_error(opening);
+  let_owner_in(path);
   return open(path);
 }
 
@@ -92,6 +101,7 @@ std::vector<std::string> usual_folders() {
 Result<std::string> make_fresh_folder(const std::string& shared) {
   std::string path = shared + "/" + usual_folder_name() + "-XXXXXX";
   if (::mkdtemp(path.data()) == nullptr) return system_error(opening);
+  let_owner_in(path);
   return path;
 }
 

@@ -160,6 +160,30 @@ TEST(ShareSockets, OfProcessesWithTheSameNumberAreInOneFolder) {
   ::munmap(shared, sizeof(std::atomic<int>));
 }
 
+// ssh-agent's umask, for example, keeps even the owner out of a new folder.
+TEST_F(SharePlaces, AUmaskDoesNotCloseAFolderToItsOwner) {
+  ASSERT_EQ(::chown(place.folder().c_str(), AnotherUser::number, AnotherUser::number), 0);
+  EXPECT_EQ(AnotherUser::run([&] {
+              ::setenv("XDG_RUNTIME_DIR", place.folder().c_str(), 1);
+              const std::string expected = place.folder() + "/cuvmm";
+              const auto is_usable = [&] {
+                const auto path = usual_place_to_listen();
+                return path.ok() && path->starts_with(expected) && listen_at(*path).ok();
+              };
+              ::umask(0177);
+              if (!is_usable()) return 1;
+              const auto fresh = make_fresh_folder("/tmp");
+              ::umask(022);
+              const bool is_open = fresh.ok() && ::access(fresh->c_str(), X_OK) == 0;
+              if (fresh.ok()) fs::remove_all(*fresh);
+              if (!is_open) return 2;
+              // As earlier versions left it.
+              fs::permissions(expected, fs::perms::owner_read | fs::perms::owner_write);
+              return is_usable() ? 0 : 3;
+            }),
+            0);
+}
+
 TEST_F(SharePlaces, AFolderOfAnotherUserIsSkipped) {
   ASSERT_TRUE(fs::create_directory(user.folder("/tmp")));
   EXPECT_EQ(AnotherUser::run([] {
