@@ -9,6 +9,7 @@ namespace {
 constexpr std::uint64_t day_in_us = 24ull * 3600 * 1'000'000;
 constexpr Size least_alignment = 4 * KiB;
 constexpr Size usual_stack_interval = 1 * MiB;
+constexpr Size longest_stack_interval = 1 * TiB;
 constexpr int most_devices = 1024;
 
 // Microseconds per `unit`; 0 if it is not a unit.
@@ -41,7 +42,7 @@ std::optional<StackSamples> OptionType<StackSamples>::read(std::string_view text
   if (equal_in_any_case(text, "on")) return StackSamples{usual_stack_interval};
   if (equal_in_any_case(text, "all")) return StackSamples{1};
   const auto size = parse_size(text);
-  if (!size || *size == 0) return {};
+  if (!size || *size == 0 || *size > longest_stack_interval) return {};
   return StackSamples{*size};
 }
 

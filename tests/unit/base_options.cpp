@@ -94,7 +94,7 @@ TEST(Options, RefuseWhatIsNotAllowed) {
        {"1", "-1s", "1d", "25h", "s", "1.5.2s", "2000000s", "99999999999999999999us", "1 s s"}},
       {"VMM_SPILL", {"on", "off:1G", "host:", "host:lots", "host,4G", ":4G"}},
       {"VMM_SPILL_PEERS", {"a", "1,", ",1", "1,,2", "-1", "1024", "1,1", "1;2"}},
-      {"VMM_STACKS", {"yes", "0", "-1", "80%", "none"}},
+      {"VMM_STACKS", {"yes", "0", "-1", "80%", "none", "1025G", "18446744073709551615"}},
       {"VMM_CONTROL", {"yes", "1", "o n"}},
       {"VMM_PRIORITY", {"101", "-101", "1.5", "high", "--1", "99999999999999999999"}},
       {"VMM_WEIGHT", {"0", "-1", "10001", "+1", "0x1"}},
