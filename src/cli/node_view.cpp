@@ -12,6 +12,7 @@
 
 #include "base/printable.hpp"
 #include "base/size.hpp"
+#include "cli/output.hpp"
 #include "node/service_socket.hpp"
 #include "observe/snapshot.hpp"
 #include "share/packet.hpp"
@@ -25,6 +26,8 @@ using observe::name_of;
 
 constexpr const char* asking_node = "ask the node service";
 constexpr Duration node_patience{2'000'000};
+constexpr int name_width = 16;
+constexpr const char* waits_title = "WAITS FOR";
 
 Result<Fd> connect_to_node(share::Deadline until) {
   const char* const named = std::getenv("VMM_NODE_SOCKET");
@@ -79,9 +82,15 @@ bool is_off_devices(const NodeView& view, ClientId client) {
   return pause != nullptr && node::is_off_devices(pause->stay);
 }
 
+bool is_paused(const NodeView& view, ClientId client) {
+  const PauseState* const pause = view.pause_of(client);
+  return pause != nullptr && pause->is_paused;
+}
+
 std::string print_state(const NodeView& view, const ClientState& client) {
   if (client.is_stalled) return "stalled";
   if (is_off_devices(view, client.client)) return "off card";
+  if (is_paused(view, client.client)) return "paused";
   if (client.has_turn) return "turn";
   return client.is_idle ? "idle" : "running";
 }
@@ -111,6 +120,80 @@ double milliseconds(Microseconds time) {
   return static_cast<double>(time) / 1e3;
 }
 
+std::string print_name(const ClientState& client) {
+  return first_letters(printable(client.name), name_width);
+}
+
+struct ClientRow {
+  const NodeView& view;
+  const ClientState& client;
+  const HoldingState& held;
+};
+struct ClientColumn {
+  const char* title;
+  int width;       // negative: to the left
+  int importance;  // the least important is left out first
+  std::string (*cell)(const ClientRow& row);
+};
+constexpr ClientColumn client_columns[] = {
+    {"CLIENT", -name_width, 9, [](const ClientRow& row) { return print_name(row.client); }},
+    {"PROCESS", 8, 7, [](const ClientRow& row) { return std::to_string(row.client.process); }},
+    {"STATE", -8, 8, [](const ClientRow& row) { return print_state(row.view, row.client); }},
+    {"PLACE", -9, 6, [](const ClientRow& row) { return print_place(row.view, row.held.place); }},
+    {"LEASED", 10, 8, [](const ClientRow& row) { return print_size(row.held.leased); }},
+    {"GUARANTEE", 10, 3, [](const ClientRow& row) { return print_size(row.held.guarantee); }},
+    {"LIMIT", 10, 4, [](const ClientRow& row) { return print_limit(row.held.limit); }},
+    {"WEIGHT", 6, 1, [](const ClientRow& row) { return std::to_string(row.client.weight); }},
+    {"PRIORITY", 8, 2, [](const ClientRow& row) { return std::to_string(row.client.priority); }},
+};
+
+std::string print_wait(const HoldingState& held) {
+  if (held.waited_for == 0) return "";
+  if (held.waits_for.empty()) return fmt::format("{}, its turn", print_size(held.waited_for));
+  return fmt::format("{} of {}", print_size(held.waited_for), printable(held.waits_for));
+}
+
+// The importance of the columns that fit beside the longest wait.
+int least_importance(const NodeView& view, std::size_t width) {
+  std::size_t longest = std::string_view{waits_title}.size();
+  for (const HoldingState& held : view.holdings) {
+    longest = std::max(longest, print_wait(held).size());
+  }
+  for (int least = 0;; ++least) {
+    std::size_t taken = longest;
+    for (const ClientColumn& column : client_columns) {
+      if (column.importance < least) continue;
+      taken += static_cast<std::size_t>(std::abs(column.width)) + 1;
+    }
+    if (taken <= width || least == 5) return least;
+  }
+}
+
+void append_cell(std::string& line, const ClientColumn& column, const std::string& text) {
+  line += column.width < 0 ? fmt::format("{:<{}} ", text, -column.width)
+                           : fmt::format("{:>{}} ", text, column.width);
+}
+
+void append_clients(const NodeView& view, std::size_t width, std::vector<std::string>& lines) {
+  const int least = least_importance(view, width);
+  std::string heading;
+  for (const ClientColumn& column : client_columns) {
+    if (column.importance >= least) append_cell(heading, column, column.title);
+  }
+  lines.push_back(heading + waits_title);
+  for (const ClientState& client : view.clients) {
+    for (const HoldingState& held : view.holdings) {
+      if (held.client != client.client) continue;
+      std::string line;
+      for (const ClientColumn& column : client_columns) {
+        if (column.importance < least) continue;
+        append_cell(line, column, column.cell({view, client, held}));
+      }
+      lines.push_back(line + print_wait(held));
+    }
+  }
+}
+
 void append_times(const NodeView& view, std::vector<std::string>& lines) {
   if (view.times.empty()) return;
   lines.push_back(fmt::format("{:<16} {:>8} {:>10} {:>10} {:>6} {:>5} {}", "CLIENT", "PROCESS",
@@ -119,7 +202,7 @@ void append_times(const NodeView& view, std::vector<std::string>& lines) {
     const TimeState* const time = view.time_of(client.client);
     if (time == nullptr) continue;
     lines.push_back(fmt::format(
-        "{:<16} {:>8} {:>10.3f} {:>10.3f} {:>6} {:>5} {}", printable(client.name), client.process,
+        "{:<16} {:>8} {:>10.3f} {:>10.3f} {:>6} {:>5} {}", print_name(client), client.process,
         seconds(time->held), seconds(time->waited), client.weight,
         time->cap < 100 ? fmt::format("{}%", time->cap) : "-", time->competes ? "shared" : "free"));
   }
@@ -180,7 +263,7 @@ Result<ObserverAnswer> ask_for_terms(const ObserverMessage& asked) {
   }
 }
 
-std::vector<std::string> lines_of(const NodeView& view) {
+std::vector<std::string> lines_of(const NodeView& view, std::size_t width) {
   std::vector<std::string> lines;
   for (const PlaceState& place : view.places) {
     lines.push_back(fmt::format("{}: {} leased of {}, {} foreign", print_place(view, place.place),
@@ -188,24 +271,7 @@ std::vector<std::string> lines_of(const NodeView& view) {
                                 print_size(place.foreign)));
   }
   if (view.clients.empty()) return lines;
-  lines.push_back(fmt::format("{:<16} {:>8} {:<8} {:<9} {:>10} {:>10} {:>10} {:>6} {:>8} {}",
-                              "CLIENT", "PROCESS", "STATE", "PLACE", "LEASED", "GUARANTEE", "LIMIT",
-                              "WEIGHT", "PRIORITY", "WAITS FOR"));
-  for (const ClientState& client : view.clients) {
-    for (const HoldingState& held : view.holdings) {
-      if (held.client != client.client) continue;
-      const std::string waits =
-          held.waited_for == 0 ? ""
-          : held.waits_for.empty()
-              ? fmt::format("{}, its turn", print_size(held.waited_for))
-              : fmt::format("{} of {}", print_size(held.waited_for), printable(held.waits_for));
-      lines.push_back(fmt::format("{:<16} {:>8} {:<8} {:<9} {:>10} {:>10} {:>10} {:>6} {:>8} {}",
-                                  printable(client.name), client.process, print_state(view, client),
-                                  print_place(view, held.place), print_size(held.leased),
-                                  print_size(held.guarantee), print_limit(held.limit),
-                                  client.weight, client.priority, waits));
-    }
-  }
+  append_clients(view, width, lines);
   append_times(view, lines);
   constexpr std::size_t most_moves = 8;
   const std::size_t first = view.moves.size() - std::min(view.moves.size(), most_moves);
@@ -245,7 +311,6 @@ nlohmann::json as_json(const NodeView& view) {
                         {"waited_for_bytes", held.waited_for},
                         {"waits_for", printable(held.waits_for)}});
     }
-    const PauseState* const pause = view.pause_of(client.client);
     clients.push_back({{"name", printable(client.name)},
                        {"process", client.process},
                        {"user", client.user},
@@ -253,7 +318,7 @@ nlohmann::json as_json(const NodeView& view) {
                        {"weight", client.weight},
                        {"priority", client.priority},
                        {"state", print_state(view, client)},
-                       {"paused", pause != nullptr && pause->is_paused},
+                       {"paused", is_paused(view, client.client)},
                        {"off_devices", is_off_devices(view, client.client)},
                        {"time", time_as_json(view, client.client)},
                        {"leases", leases}});

@@ -74,6 +74,15 @@ Letters letters_here() {
   return Letters::Ascii;
 }
 
+std::string first_letters(const std::string& text, std::size_t count) {
+  std::size_t end = 0;
+  for (std::size_t seen = 0; end < text.size(); ++end) {
+    const bool begins = (static_cast<unsigned char>(text[end]) & 0xc0) != 0x80;
+    if (begins && seen++ == count) break;
+  }
+  return text.substr(0, end);
+}
+
 bool has_colours(int stream) {
   const char* unwanted = std::getenv("NO_COLOR");
   return (unwanted == nullptr || *unwanted == '\0') && is_capable_terminal(stream);

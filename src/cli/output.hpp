@@ -31,6 +31,9 @@ bool is_capable_terminal(int stream);
 enum class Letters { Ascii, Unicode };
 Letters letters_here();
 
+// The first `count` characters of UTF-8 text.
+std::string first_letters(const std::string& text, std::size_t count);
+
 // Whether to use colours on the stream: a terminal that is not dumb, and no NO_COLOR in the
 // environment.
 bool has_colours(int stream);

@@ -2,12 +2,14 @@
 """`cuvmm top` on a terminal: updates, obeys keys, keeps to the width, restores the terminal."""
 
 import fcntl
+import glob
 import os
 import pty
 import re
 import select
 import signal
 import struct
+import subprocess
 import termios
 import time
 
@@ -74,6 +76,59 @@ class Terminal:
                 return os.waitstatus_to_exitcode(status)
         os.kill(self.number, signal.SIGKILL)
         raise AssertionError("it does not end")
+
+
+class Node(TopTest):
+    """The clients of a node service, which have more columns than a narrow terminal."""
+
+    def setUp(self):
+        super().setUp()
+        self.card = f"--sim=card=top-{os.getpid()}"
+        self.addCleanup(self.remove_card)
+        self.env["VMM_NODE_SOCKET"] = os.path.join(self.runtime, "cuvmmd.sock")
+        service = subprocess.Popen(
+            [os.path.join(os.path.dirname(CUVMM), "cuvmmd"), "--socket", self.env["VMM_NODE_SOCKET"],
+             self.card, "--sim=memory=256M", "--log-level", "error"])
+        self.addCleanup(service.wait)
+        self.addCleanup(service.terminate)
+        until = time.monotonic() + 60
+        while not os.path.exists(self.env["VMM_NODE_SOCKET"]) and time.monotonic() < until:
+            time.sleep(0.01)
+
+    def remove_card(self):
+        for name in glob.glob(f"/dev/shm/cuvmm-sim-card-*-top-{os.getpid()}"):
+            os.unlink(name)
+
+    def client(self, *sizes, name):
+        return self.holder(sizes, self.card, "--node", "require", "--name", name)
+
+    def heading(self, columns):
+        terminal = Terminal(self.env, columns, 20, "--interval", "100ms")
+        lines = terminal.wait_for("CLIENT +.*\n.*first of all")
+        terminal.press("q")
+        self.assertEqual(terminal.end(), 0)
+        return next(line.split() for line in lines if line.startswith("CLIENT"))
+
+    def test_a_narrow_terminal_drops_the_terms_of_clients_first(self):
+        self.client(32, name="first of all clients")
+        wide = self.heading(200)
+        self.assertEqual(wide[-6:], ["GUARANTEE", "LIMIT", "WEIGHT", "PRIORITY", "WAITS", "FOR"])
+        self.assertEqual(self.heading(98), wide[:-4] + wide[-3:])
+        self.assertEqual(self.heading(80), wide[:5] + ["LIMIT", "WAITS", "FOR"])
+        self.assertEqual(self.heading(66), wide[:5] + ["WAITS", "FOR"])
+
+    def test_shows_who_is_paused_for_another(self):
+        first = self.client(160, name="first of all clients")
+        second = self.client(1, name="second")
+        second.process.stdin.write("large = allocate(160 << 20)\n")
+        second.process.stdin.flush()
+        terminal = Terminal(self.env, 100, 20, "--interval", "100ms")
+        terminal.wait_for("first of all cli +[0-9]+ paused ")
+        terminal.press("q")
+        self.assertEqual(terminal.end(), 0)
+        self.assertEqual(second.process.stdout.readline(), "done\n")
+        second.end()
+        first.do("pass")
 
 
 class Live(TopTest):

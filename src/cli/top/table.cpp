@@ -126,16 +126,6 @@ Chosen choose(const std::vector<SeenProcess>& processes, const TableForm& form) 
   }
 }
 
-// The first `letters` characters of UTF-8 text.
-std::string cut(const std::string& text, std::size_t letters) {
-  std::size_t end = 0;
-  for (std::size_t seen = 0; end < text.size(); ++end) {
-    const bool begins = (static_cast<unsigned char>(text[end]) & 0xc0) != 0x80;
-    if (begins && seen++ == letters) break;
-  }
-  return text.substr(0, end);
-}
-
 MemoryNow memory_or_none(const SeenProcess& process) {
   return process.memory().value_or(MemoryNow{});
 }
@@ -252,14 +242,14 @@ std::vector<std::string> table_of(const std::vector<SeenProcess>& processes,
     heading += fmt::format("{:>{}} ", column->title, column->width);
   }
   if (chosen.history) heading += fmt::format("{:<{}} ", "USED SO FAR", history_width);
-  std::vector<std::string> lines{cut(heading + "COMMAND", form.width)};
+  std::vector<std::string> lines{first_letters(heading + "COMMAND", form.width)};
   for (const SeenProcess& process : processes) {
     std::string line;
     for (const Column* column : chosen.columns) {
       line += fmt::format("{:>{}} ", column->cell(process), column->width);
     }
     if (chosen.history) line += history_of(process, form.letters) + " ";
-    lines.push_back(cut(line + command_of(process), form.width));
+    lines.push_back(first_letters(line + command_of(process), form.width));
   }
   return lines;
 }

@@ -102,8 +102,9 @@ std::vector<std::string> picture_of(Processes& processes, const View& view,
                            name_of(view.order), static_cast<double>(view.interval.count()) / 1e6));
   for (const std::string& problem : processes.problems()) lines.push_back(faint(problem));
   if (const auto node = look_at_node(); node.ok()) {
-    for (const std::string& line : lines_of(*node))
-      lines.push_back(line.substr(0, Screen::width()));
+    for (const std::string& line : lines_of(*node, Screen::width())) {
+      lines.push_back(first_letters(line, Screen::width()));
+    }
   }
   // Show the keys in the last line if the screen has room for them and a process.
   const std::size_t height = Screen::height();
@@ -173,6 +174,7 @@ int show_once(const TopRequest& request, TopOrder order) {
   sort_by(order, request.reversed ? Reversed::Yes : Reversed::No, processes.all());
   const auto missing = missing_lines(request.filter, reach_of(request), processes);
   const auto node = look_at_node();
+  const std::size_t width = ::isatty(STDOUT_FILENO) != 0 ? Screen::width() : 240;
   if (request.json) {
     nlohmann::json all = as_json(processes);
     if (node.ok()) all["node"] = as_json(*node);
@@ -180,12 +182,11 @@ int show_once(const TopRequest& request, TopOrder order) {
   } else if (processes.all().empty() && missing.empty()) {
     fmt::print("{}\n", total_of(processes.all(), request.filter));
   } else if (!processes.all().empty()) {
-    const bool is_terminal = ::isatty(STDOUT_FILENO) != 0;
-    const TableForm form{.width = is_terminal ? Screen::width() : 240, .letters = letters_here()};
+    const TableForm form{.width = width, .letters = letters_here()};
     for (const std::string& line : table_of(processes.all(), form)) fmt::print("{}\n", line);
   }
   if (node.ok() && !request.json) {
-    for (const std::string& line : lines_of(*node)) fmt::print("{}\n", line);
+    for (const std::string& line : lines_of(*node, width)) fmt::print("{}\n", line);
   }
   const bool cannot_look = !node.ok() && node.error().kind != ErrorKind::NotFound;
   if (cannot_look) say(node.error().text());
