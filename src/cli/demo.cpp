@@ -116,14 +116,15 @@ class Demo {
 
   void draw(const Scene& scene, std::initializer_list<Watched> traces, const char* name,
             const char* ending) {
-    if (request_.no_pictures || cannot_draw_) return;
+    const bool needs_matplotlib = std::string_view{ending} == ".png";
+    if (request_.no_pictures || (needs_matplotlib && lacks_matplotlib_)) return;
     const std::string picture = file(scene, name, ending);
     std::vector<std::string> command{self_, "plot", "--quiet", "-o", picture, "--"};
     for (const Watched& how : traces) command.push_back(file(scene, how.mode, ".trace"));
     if (run_child(command) == 0) {
       pictures_.push_back(picture);
     } else {
-      cannot_draw_ = std::string_view{ending} == ".png";  // the other format needs another package
+      lacks_matplotlib_ = needs_matplotlib;
     }
   }
 
@@ -140,7 +141,7 @@ class Demo {
   const DemoRequest& request_;
   const std::string self_;
   const bool simulated_;
-  bool cannot_draw_ = false;
+  bool lacks_matplotlib_ = false;
   std::vector<std::string> pictures_;
 };
 

@@ -78,6 +78,16 @@ class Surroundings(unittest.TestCase):
         self.good("demo", "--sim", "--no-pictures", "-o", "die Vorführung")
         self.assertEqual(os.listdir(self.home), [])
 
+    def test_a_demonstration_without_matplotlib_has_its_page(self):
+        modules = os.path.join(self.work, "modules")
+        os.mkdir(modules)
+        with open(os.path.join(modules, "matplotlib.py"), "w", encoding="utf-8") as module:
+            module.write("raise ImportError('none here')\n")
+        self.good("demo", "--sim", "-o", "pictures", PYTHONPATH=modules)
+        pictures = [name for name in os.listdir(os.path.join(self.work, "pictures"))
+                    if name.endswith((".png", ".html"))]
+        self.assertEqual(pictures, ["graph_frag_before_after.html"])
+
     def test_draws_a_plot_without_a_writable_home(self):
         python = shutil.which(python_for_plots())
         # Through a shell: setpriv itself may still start programs that `nobody` may not.
