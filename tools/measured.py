@@ -171,8 +171,8 @@ compared; [every figure]({FIGURES_LINK}) is there, beside the raw output. To mea
 
 Step times, measured natively and under cuvmm in alternation; largest overhead first. Each overhead is the median, over
 the rounds, of the ratio to the native time of the same round; quartiles are in parentheses. If the quartiles of the
-native times are far apart, the machine was busy with other work, or its processes differed: that of a step of a
-millisecond or less may be half as fast as the next one, natively too. So a single start says little.
+native times are far apart, the machine was busy with other work, or the processes themselves differed: with steps of a
+millisecond or less, one process may run half as fast as the next, natively too. A single start therefore proves little.
 
 {measured_summary.costs(RESULTS)}
 ## Goals

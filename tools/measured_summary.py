@@ -12,7 +12,7 @@ FRAMEWORKS = {"torch": "PyTorch", "transformers": "transformers", "triton": "Tri
 AREAS = (
     ("the contract suite, directly and under cuvmm", ("contract", "served")),
     ("{frameworks}", ("frameworks", "frameworks_more", "frameworks_transformers")),
-    ("their uses, memory managers and settings of cuvmm, each pair of them", ("matrix",)),
+    ("every pair of use, memory manager and setting of cuvmm", ("matrix",)),
     ("CUDA runtime programs, also with memcheck", ("runtime", "memcheck")),
     ("torch_memory_saver, comfy-aimdo and the calls of kvcached, beside cuvmm", ("interposers",)),
     ("PyTorch's profiler and Nsight Compute, over cuvmm", ("profilers",)),
@@ -127,18 +127,21 @@ def repeats(one):
 
 
 def costs(results):
-    """A row for each program of the frameworks' parts, from the worst median under `vmm` to the best."""
+    """A row for each program of the frameworks' parts on each card, from the worst median under `vmm` to
+    the best."""
     measured = {}
     for file in sorted(results.glob("*/frameworks*.json")):
-        for one in workloads_of(read(file)):
+        part = read(file)
+        card = re.search(r"NVIDIA (\w+)", part["card"]).group(1)
+        for one in workloads_of(part):
             if all(f"{mode}_ms_of_rounds" in one for mode in MODES):
-                kept = measured.get(one["workload"])
+                kept = measured.get((one["workload"], card))
                 if not kept or repeats(one) > repeats(kept):
-                    measured[one["workload"]] = one
-    by_cost = sorted(measured.values(), key=lambda one: -statistics.median(ratios(one, "vmm")))
-    rows = [[one["workload"], natively(one), *(change(one, mode) for mode in reversed(MODES)),
-             one["rounds"], repeats(one)[0]] for one in by_cost]
-    return table(["A step of", "Natively", "Under cuvmm", "`--mode monitor`", "Rounds", "Starts"], rows)
+                    measured[one["workload"], card] = one
+    by_cost = sorted(measured.items(), key=lambda found: -statistics.median(ratios(found[1], "vmm")))
+    rows = [[name, card, natively(one), *(change(one, mode) for mode in reversed(MODES)),
+             one["rounds"], repeats(one)[0]] for (name, card), one in by_cost]
+    return table(["A step of", "Card", "Natively", "Under cuvmm", "`--mode monitor`", "Rounds", "Starts"], rows)
 
 
 def missed_by_parts(results):
