@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 
 #include "base/size.hpp"
@@ -144,7 +145,8 @@ void print_next(const std::string& first, Outcome outcome, const std::vector<Chi
   } else if (!children.empty() && children.front().refusals > 0) {
     line("next", fmt::format("cuvmm advise {}", in_shell(children.front().path)));
   } else {
-    line("next", fmt::format("cuvmm plot {} -o run.png", in_shell(first)));
+    const std::string picture = std::filesystem::path{first}.stem().string() + ".png";
+    line("next", fmt::format("cuvmm plot {} -o {}", in_shell(first), in_shell(picture)));
   }
 }
 

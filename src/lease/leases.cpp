@@ -26,7 +26,7 @@ const char* words_for(RefusalReason why) {
     case RefusalReason::UnknownPlace:
       return "it does not know the device";
     case RefusalReason::BeyondLimit:
-      return "that is beyond the limit";
+      return "that is beyond this program's limit";
     case RefusalReason::TooMany:
       return "too many requests wait already";
     case RefusalReason::BeyondCapacity:
@@ -367,6 +367,11 @@ bool Leases::wait_until_leased(LeasedBudget& budget, Size size, std::uint64_t un
 }
 
 void Leases::log_refusal(const Pending& refused) {
+  if (refused.why == RefusalReason::BeyondLimit) {
+    CUVMM_LOG_RARELY(Warning, "the node service refuses %s: %s", print_size(refused.bytes).c_str(),
+                     words_for(refused.why));
+    return;
+  }
   CUVMM_LOG_RARELY(Warning,
                    "the node service refuses %s: %s; %s is free, %s foreign, and `cuvmm top` "
                    "shows who holds the rest",

@@ -179,6 +179,7 @@ TEST(RunCommand, ReportsNoTraceOfAnotherRun) {
        cli() + " run -q --sim -- " + program("life") + " plain; " + program("life") + " plain"});
   EXPECT_NE(finished.err.find("peak requested"), std::string::npos) << finished.err;
   EXPECT_NE(finished.err.find("cuvmm plot " + here + "."), std::string::npos) << finished.err;
+  EXPECT_NE(finished.err.find(" -o run.trace.png\n"), std::string::npos) << finished.err;
   EXPECT_EQ(finished.err.find("child"), std::string::npos) << finished.err;
 }
 
