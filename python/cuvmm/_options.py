@@ -43,7 +43,7 @@ def _is_limit(text: str) -> bool:
 
 
 def _is_stack_interval(text: str) -> bool:
-    return text.strip(" ").lower() in ("off", "on", "all") or bool(_bytes(text))
+    return text.strip(" ").lower() in ("off", "on", "all") or 0 < (_bytes(text) or 0) <= 1 << 40
 
 
 def _is_time(text: str) -> bool:
