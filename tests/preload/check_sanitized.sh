@@ -44,6 +44,8 @@ for compiler in gcc clang clang-14; do
   command -v "$compiler" >/dev/null || continue
   for kind in address leak undefined thread memory; do
     "$compiler" -g "-fsanitize=$kind" -o "$folder/hello" "$folder/hello.c" 2>/dev/null || continue
+    # Older sanitizers fail on kernels that spread addresses further.
+    "$folder/hello" >/dev/null 2>&1 || { echo "$compiler, $kind: fails natively"; continue; }
     echo "$compiler, $kind"
     same "hello ($compiler, $kind)" "$folder/hello"
     # The others leave the simulated driver no addresses for the memory of a device.
