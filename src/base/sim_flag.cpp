@@ -12,10 +12,14 @@ namespace {
 
 constexpr std::string_view prefix = "VMM_SIM_";
 
-std::string key_of(const OptionRow& row) {
-  std::string key{std::string_view{row.name}.substr(prefix.size())};
+std::string in_lower_case(std::string_view name) {
+  std::string key{name};
   for (char& letter : key) letter = lower(letter);
   return key;
+}
+
+std::string key_of(const OptionRow& row) {
+  return in_lower_case(std::string_view{row.name}.substr(prefix.size()));
 }
 
 const OptionRow* find_row(std::string_view key) {
@@ -58,8 +62,7 @@ std::optional<std::string> split_sim_flag(std::string_view flag,
       return "--sim=" + printable(part) +
              ": each part is NAME=VALUE, for example devices=2,memory=8G";
     }
-    std::string key{part.substr(0, equals)};
-    for (char& letter : key) letter = lower(letter);
+    const std::string key = in_lower_case(part.substr(0, equals));
     const OptionRow* const row = find_row(key);
     if (row == nullptr) {
       return "--sim=" + printable(part) + ": there is no setting '" + printable(key) +

@@ -94,7 +94,7 @@ void add_config(CLI::App& app, int& exit_status) {
                "include the simulated driver's options; --sim=devices=2 as for `cuvmm run`");
   command->callback([json, simulation, &exit_status] {
     const bool is_simulated = !simulation->empty();
-    exit_status = !set_simulation(*simulation) ? exit_usage : show(*json, is_simulated);
+    exit_status = set_simulation(*simulation) ? show(*json, is_simulated) : exit_usage;
   });
 }
 

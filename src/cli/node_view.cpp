@@ -135,6 +135,7 @@ struct ClientColumn {
   int importance;  // the least important is left out first
   std::string (*cell)(const ClientRow& row);
 };
+constexpr int always_shown = 5;  // columns of at least this importance are never left out
 constexpr ClientColumn client_columns[] = {
     {"CLIENT", -name_width, 9, [](const ClientRow& row) { return print_name(row.client); }},
     {"PROCESS", 8, 7, [](const ClientRow& row) { return std::to_string(row.client.process); }},
@@ -153,19 +154,21 @@ std::string print_wait(const HoldingState& held) {
   return fmt::format("{} of {}", print_size(held.waited_for), printable(held.waits_for));
 }
 
-// The importance of the columns that fit beside the longest wait.
-int least_importance(const NodeView& view, std::size_t width) {
+// The columns that fit beside the longest wait, or the most important ones if even those do not.
+std::vector<const ClientColumn*> columns_that_fit(const NodeView& view, std::size_t width) {
   std::size_t longest = std::string_view{waits_title}.size();
   for (const HoldingState& held : view.holdings) {
     longest = std::max(longest, print_wait(held).size());
   }
   for (int least = 0;; ++least) {
+    std::vector<const ClientColumn*> columns;
     std::size_t taken = longest;
     for (const ClientColumn& column : client_columns) {
       if (column.importance < least) continue;
+      columns.push_back(&column);
       taken += static_cast<std::size_t>(std::abs(column.width)) + 1;
     }
-    if (taken <= width || least == 5) return least;
+    if (taken <= width || least == always_shown) return columns;
   }
 }
 
@@ -175,19 +178,16 @@ void append_cell(std::string& line, const ClientColumn& column, const std::strin
 }
 
 void append_clients(const NodeView& view, std::size_t width, std::vector<std::string>& lines) {
-  const int least = least_importance(view, width);
+  const std::vector<const ClientColumn*> columns = columns_that_fit(view, width);
   std::string heading;
-  for (const ClientColumn& column : client_columns) {
-    if (column.importance >= least) append_cell(heading, column, column.title);
-  }
+  for (const ClientColumn* column : columns) append_cell(heading, *column, column->title);
   lines.push_back(heading + waits_title);
   for (const ClientState& client : view.clients) {
     for (const HoldingState& held : view.holdings) {
       if (held.client != client.client) continue;
       std::string line;
-      for (const ClientColumn& column : client_columns) {
-        if (column.importance < least) continue;
-        append_cell(line, column, column.cell({view, client, held}));
+      for (const ClientColumn* column : columns) {
+        append_cell(line, *column, column->cell({view, client, held}));
       }
       lines.push_back(line + print_wait(held));
     }

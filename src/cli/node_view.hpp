@@ -30,7 +30,7 @@ Result<NodeView> look_at_node();
 // Sends a TermsAsk or a TimeTermsAsk.
 Result<node::ObserverAnswer> ask_for_terms(const node::ObserverMessage& asked);
 
-// The clients' less important columns are left out if the lines would be wider than this.
+// Leaves out less important columns of the clients where lines would be wider than `width`.
 std::vector<std::string> lines_of(const NodeView& view, std::size_t width);
 nlohmann::json as_json(const NodeView& view);
 

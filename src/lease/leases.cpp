@@ -89,12 +89,12 @@ void Leases::begin(LeasedBudget& budget, const Uuid& device, Size memory) {
   if (settings_.is_required) wait_for_admission(holding);
   const std::uint64_t until = now_ns() + in_ns(settings_.patience);
   while (!place.has_terms && now_ns() < until) {
-    listen_until(holding, until);
+    hear_until(holding, until);
   }
 }
 
 // Returns early if the service has sent something.
-void Leases::listen_until(Holding& holding, std::uint64_t until) {
+void Leases::hear_until(Holding& holding, std::uint64_t until) {
   heard_.wait_for(holding, std::chrono::nanoseconds{until - std::min(until, now_ns())});
 }
 
@@ -103,7 +103,7 @@ void Leases::wait_for_admission(Holding& holding) {
   const std::uint64_t until = now_ns() + longest_absence;
   while (standing_ != Standing::Connected && !is_unavailable_) {
     is_unavailable_ = now_ns() >= until;
-    listen_until(holding, until);
+    hear_until(holding, until);
   }
 }
 
@@ -193,7 +193,7 @@ std::optional<Leases::Pending> Leases::answer_to(Holding& holding, RequestId req
       next_question = now_ns() + between_questions;
       continue;
     }
-    listen_until(holding, std::min(until, next_question));
+    hear_until(holding, std::min(until, next_question));
   }
 }
 
@@ -219,7 +219,7 @@ Lessor::Extended Leases::extend(LeasedBudget& budget, Size size) {
   if (place == nullptr) return Extended::NobodyLeases;
   const std::uint64_t until = now_ns() + in_ns(settings_.patience);
   while (standing_ == Standing::Greeted && !is_silent_ && now_ns() < until) {
-    listen_until(holding, until);
+    hear_until(holding, until);
   }
   if (standing_ == Standing::Greeted) note_silence();
   if (!answers()) return without_answer(*place);
@@ -268,7 +268,7 @@ bool Leases::outwait_absence(Holding& holding, std::uint64_t longest) {
   const std::uint64_t until = std::min(longest, away_since_ + longest_absence);
   if (now_ns() >= until) return false;
   while (!answers() && now_ns() < until) {
-    listen_until(holding, until);
+    hear_until(holding, until);
   }
   return true;
 }
@@ -296,7 +296,7 @@ void Leases::return_what_is_not_backed(Holding& holding, Leased& place, std::uin
   send(LeaseReturn{place.uuid, returned});
   const std::uint64_t until = std::min(longest, now_ns() + until_it_has_looked);
   while (answers() && now_ns() < until) {
-    listen_until(holding, until);
+    hear_until(holding, until);
   }
 }
 
@@ -312,8 +312,8 @@ std::uint64_t Leases::repeats_until(const Pending& refused, std::uint64_t until,
     return longest;
   }
   const std::uint64_t now = now_ns();
-  if (now > since + forgotten_after || now > refused.asked_at + in_ns(settings_.patience))
-    since = now;
+  const bool came_late = now > refused.asked_at + in_ns(settings_.patience);
+  if (came_late || now > since + forgotten_after) since = now;
   return std::min(longest, std::max(until, since + until_it_has_looked));
 }
 

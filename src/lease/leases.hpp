@@ -156,7 +156,7 @@ class Leases final : public Lessor {
   enum class Ask : std::uint8_t { AtOnce, Whole, InParts };
   node::RequestId ask(Leased& place, Size bytes, Ask how);
   static bool is_still_wanted(Holding& holding, const StillWanted& is_wanted);
-  void listen_until(Holding& holding, std::uint64_t until);
+  void hear_until(Holding& holding, std::uint64_t until);
   std::optional<Pending> answer_to(Holding& holding, node::RequestId request, std::uint64_t until,
                                    const StillWanted& is_wanted = &always_wanted);
   Extended extend_at_once(Holding& holding, Leased& place, Size size);

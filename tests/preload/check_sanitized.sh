@@ -44,11 +44,11 @@ for compiler in gcc clang clang-14; do
   command -v "$compiler" >/dev/null || continue
   for kind in address leak undefined thread memory; do
     "$compiler" -g "-fsanitize=$kind" -o "$folder/hello" "$folder/hello.c" 2>/dev/null || continue
-    # Older sanitizers fail on kernels that spread addresses further.
+    # Older sanitizers do not start where the kernel randomizes more bits of addresses.
     "$folder/hello" >/dev/null 2>&1 || { echo "$compiler, $kind: fails natively"; continue; }
     echo "$compiler, $kind"
     same "hello ($compiler, $kind)" "$folder/hello"
-    # The others leave the simulated driver no addresses for the memory of a device.
+    # The others occupy the addresses that the simulated driver needs for device memory.
     [[ $kind =~ ^(address|leak|undefined)$ ]] || continue
     "$compiler" -g "-fsanitize=$kind" -I"$cuda" -o "$folder/fills" "$folder/fills.c" \
       -L"$build/lib/cuvmm/sim" -l:libcuda.so.1 || { wrong "cannot compile ($compiler, $kind)"; continue; }
