@@ -69,6 +69,7 @@ if(generated)
     DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d")
   install(DIRECTORY "${generated}/" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1"
     FILES_MATCHING PATTERN "*.1")
+  install(FILES "${generated}/cuvmmd.8" OPTIONAL DESTINATION "${CMAKE_INSTALL_MANDIR}/man8")
 endif()
 
 set(packaging "${PROJECT_BINARY_DIR}/packaging")

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/core.h>
+#include "cli/completions.hpp"
 
-#include "cli/described.hpp"
+#include <fmt/core.h>
 
 namespace cuvmm::cli {
 namespace {
+
+using usage::DescribedCommand;
+using usage::DescribedOption;
 
 // Whether the operands are running processes, which `cuvmm COMMAND --list` lists.
 bool takes_processes(const DescribedCommand& command) {

@@ -88,7 +88,11 @@ void add_config(CLI::App& app, int& exit_status) {
   auto simulation = std::make_shared<std::string>();
   command->footer(
       "What differs from its default comes first. Of the simulated driver's options (VMM_SIM_...)\n"
-      "only those are shown that differ, unless --sim is given; --json has all.");
+      "only those are shown that differ, unless --sim is given; --json has all.\n"
+      "\n"
+      "Examples:\n"
+      "  VMM_LIMIT=16G cuvmm config          how a setting would be read\n"
+      "  cuvmm config --json | jq '.options[].name'");
   command->add_flag("--json", *json, "as JSON");
   add_sim_flag(*command, *simulation,
                "include the simulated driver's options; --sim=devices=2 as for `cuvmm run`");

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "cli/commands.hpp"
-#include "cli/help_format.hpp"
 #include "cli/output.hpp"
 #include "cuvmm/version.h"
+#include "usage/help_format.hpp"
 
 namespace cuvmm::cli {
 namespace {
@@ -121,9 +121,9 @@ std::vector<std::string> arguments_of(int count, char** words) {
 }
 
 int run(int count, char** words) {
-  CLI::App app{"cuvmm separates a CUDA program's addresses from the memory behind them.", "cuvmm"};
+  CLI::App app{"separate a CUDA program's addresses from the memory behind them", "cuvmm"};
   app.set_version_flag("--version", "cuvmm " CUVMM_VERSION_STRING);
-  app.formatter(std::make_shared<HelpFormat>());
+  app.formatter(std::make_shared<usage::HelpFormat>());
   app.require_subcommand(1);
   app.fallthrough(false);
   app.footer(

@@ -398,6 +398,13 @@ CLI::App* add(CLI::App& app, const char* name, const char* text, const char* tim
 
 }  // namespace
 
+std::string is_process_id(const std::string& text) {
+  constexpr std::size_t most_digits = 9;
+  const bool is_number = !text.empty() && text.size() <= most_digits &&
+                         text.find_first_not_of("0123456789") == std::string::npos;
+  return is_number ? "" : printable(text) + " is not a process ID";
+}
+
 void add_pause(CLI::App& app, int& exit_status) {
   auto pause = std::make_shared<PauseRequest>();
   pause->what = ControlWhat::Pause;

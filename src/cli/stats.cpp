@@ -204,7 +204,9 @@ void add_stats(CLI::App& app, int& exit_status) {
       "compacted.\n"
       "\n"
       "A trace whose end is missing is read to its last whole record. PyTorch's memory snapshots\n"
-      "and histories and RMM's logs are read too. Exit status: 0, or 1 if nothing can be read.");
+      "and histories and RMM's logs are read too.\n"
+      "\n"
+      "Exit status: 0, or 1 if nothing can be read.");
   command->add_flag("--json", request->json, "print one flat JSON object");
   command->add_flag("--top", request->top_text,
                     "also show the call stacks that hold most memory at the peak, if the trace has "

@@ -18,6 +18,8 @@
 #include "node/service_socket.hpp"
 #include "observe/token_file.hpp"
 #include "share/private_folder.hpp"
+#include "usage/help_format.hpp"
+#include "usage/manual.hpp"
 
 namespace cuvmm::daemon {
 namespace {
@@ -227,13 +229,37 @@ int serve(const DaemonRequest& request) {
   return 0;
 }
 
+void print_manual(const CLI::App& app) {
+  const usage::ManualPage page{.name = "cuvmmd",
+                               .number = 8,
+                               .command = "cuvmmd",
+                               .sections = {},
+                               .see_also = {"cuvmm(1)", "cuvmm-set(1)", "cuvmm-top(1)"}};
+  std::fputs(usage::manual(page, usage::described(app).front()).c_str(), stdout);
+}
+
 int run(int count, char** words) {
   DaemonRequest request;
   CLI::App app{
-      "cuvmmd decides which programs on this machine hold how much GPU memory, and reclaims it "
-      "from one for another.",
+      "decide which programs on this machine hold how much GPU memory, and reclaim it from one for "
+      "another",
       "cuvmmd"};
   app.set_version_flag("--version", "cuvmmd " CUVMM_VERSION_STRING);
+  app.formatter(std::make_shared<usage::HelpFormat>());
+  app.footer(
+      "Examples:\n"
+      "  cuvmmd &                              for this user's programs\n"
+      "  systemctl enable --now cuvmmd.socket  for all users (with the Debian package)\n"
+      "  cuvmmd --check --config cuvmmd.toml   what a configuration would give\n"
+      "  cuvmmd --sim=card=mine,memory=8G &    without a GPU, for programs that run under\n"
+      "                                        cuvmm run --sim=card=mine,memory=8G\n"
+      "\n"
+      "As root it serves all users and reads /etc/cuvmm/cuvmmd.toml if it exists. Without the\n"
+      "service, programs share a card as natively; while it is away, they keep what they have.\n"
+      "\n"
+      "SIGHUP reads the configuration again; SIGTERM and SIGINT end the service.\n"
+      "\n"
+      "Exit status: 0, or 1 if it cannot serve; 2 on wrong usage or a wrong configuration.");
   app.add_option("--socket", request.socket,
                  "where it listens; else $XDG_RUNTIME_DIR/cuvmm/cuvmmd.sock for this user, as root "
                  "/run/cuvmm/cuvmmd.sock for all")
@@ -270,14 +296,18 @@ int run(int count, char** words) {
       ->type_name("FILE");
   app.add_flag("--http-arguments", request.http_arguments,
                "show the arguments of programs, which may hold secrets");
-  app.add_option("--log-level", request.log_level, "error, warning, info or debug")
+  app.add_option("--log-level", request.log_level, "how much is logged")
+      ->type_name("error|warning|info|debug")
       ->capture_default_str();
+  bool prints_manual = false;
+  app.add_flag("--manual", prints_manual, "print the manual page")->group("");  // for the build
   try {
     app.parse(count, words);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
     return complain(std::string{error.what()} + "; see `cuvmmd --help`"), exit_usage;
   }
+  if (prints_manual) return print_manual(app), 0;
   return serve(request);
 }
 

@@ -12,6 +12,7 @@
 #include "cuvmm/version.h"
 #include "daemon/simulation.hpp"
 #include "kubernetes/plugin.hpp"
+#include "usage/help_format.hpp"
 
 namespace cuvmm::kubernetes {
 namespace {
@@ -120,10 +121,11 @@ int serve(PluginRequest request) {
 int run(int count, char** words) {
   PluginRequest request;
   CLI::App app{
-      "Offers the memory of this node's cards to Kubernetes in units of 1 GiB, and puts containers "
-      "that get some under cuvmm, with that much as their limit.",
+      "offer the memory of this node's cards to Kubernetes in units of 1 GiB, and put containers "
+      "that get some under cuvmm, with that much as their limit",
       program};
   app.set_version_flag("--version", std::string{program} + " " CUVMM_VERSION_STRING);
+  app.formatter(std::make_shared<usage::HelpFormat>());
   app.add_option("--libraries", request.container.libraries,
                  "the host's folder with libcuvmm_preload.so, which containers see read-only")
       ->type_name("FOLDER")
@@ -154,7 +156,8 @@ int run(int count, char** words) {
                "a simulated card, for example --sim=card=NAME,memory=8G")
       ->multi_option_policy(CLI::MultiOptionPolicy::Join);
   app.add_flag("--check", request.check, "print the units of each card, and end");
-  app.add_option("--log-level", request.log_level, "error, warning, info or debug")
+  app.add_option("--log-level", request.log_level, "how much is logged")
+      ->type_name("error|warning|info|debug")
       ->capture_default_str();
   try {
     app.parse(count, words);

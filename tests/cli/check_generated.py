@@ -89,6 +89,26 @@ class Generated(CliTest):
                           ("man", "cuvmm.1")):
             self.assertEqual(self.good("generate", how), generated(name))
 
+    def test_manuals_have_examples_and_exit_statuses_in_sections_of_their_own(self):
+        for command in self.commands():
+            manual = generated(f"cuvmm-{command}.1")
+            self.assertIn(".SH EXAMPLES\n", manual, command)
+            self.assertNotIn("Examples:", manual, command)
+            self.assertNotIn("Exit status:", manual, command)
+        self.assertRegex(generated("cuvmm-stats.1"), r"\.SH EXIT STATUS\n\.PP\n\.nf\n0, or 1 ")
+
+    def test_the_service_has_a_manual_with_every_flag_of_its_help(self):
+        program = os.path.join(BUILD, "bin", "cuvmmd")
+        manual = generated("cuvmmd.8").replace("\\-", "-")
+        self.assertEqual(text(run(program, "--manual").stdout).replace("\\-", "-"), manual)
+        shown = text(run(program, "--help").stdout)
+        flags = set(re.findall(r"^  (?:-\w,)?(--[a-z-]+)", shown, re.M))
+        self.assertGreater(len(flags), 10)
+        self.assertNotIn("--manual", flags)
+        for flag in flags:
+            self.assertIn(f"\\fB{flag}\\fR", manual)
+        self.assertNotIn("\n\n\n", shown)
+
     @unittest.skipUnless(shutil.which("zsh"), "no zsh here")
     def test_zsh_accepts_the_completions(self):
         self.assertEqual(run("zsh", "-n", os.path.join(GENERATED, "_cuvmm")).returncode, 0)
@@ -100,7 +120,7 @@ class Generated(CliTest):
     @unittest.skipUnless(shutil.which("man"), "no man here")
     def test_man_formats_the_manuals_without_warnings(self):
         for name in sorted(os.listdir(GENERATED)):
-            if not name.endswith(".1"):
+            if not name.endswith((".1", ".8")):
                 continue
             finished = subprocess.run(
                 ["man", "--warnings", "-E", "UTF-8", "-l", os.path.join(GENERATED, name)],

@@ -22,7 +22,9 @@ inside=$(dpkg-deb --contents "$runs")
 grep -q './usr/bin/cuvmm$' <<<"$inside" || fail "no cuvmm in it"
 grep -q './usr/lib/libcuvmm_stub.so$' <<<"$inside" || fail "no stub in it"
 grep -q './usr/lib/cuvmm/container/ld.so.preload$' <<<"$inside" || fail "no list of preloads in it"
-grep -q './usr/share/man/man1/cuvmm.1' <<<"$inside" || fail "no manual in it"
+for manual in man1/cuvmm.1 man8/cuvmmd.8; do
+  grep -q "./usr/share/man/$manual" <<<"$inside" || fail "no $manual in it"
+done
 grep -q './usr/share/bash-completion/completions/cuvmm' <<<"$inside" || fail "no completions in it"
 grep -E 'libcuda|libnvidia-ml' <<<"$inside" | grep -v './usr/lib/cuvmm/sim/' && fail "a driver lies where programs may find it"
 grep -q '\.h$' <<<"$inside" && fail "headers in the package that runs"

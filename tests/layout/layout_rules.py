@@ -26,9 +26,11 @@ SOURCE_FOLDERS = {
     "lease": ["+share", "node"],
     "observe": ["share", "node", "base"],
     "checkpoint": ["observe", "share", "driver", "trace", "base"],
-    "daemon": ["checkpoint", "observe", "node", "share", "driver", "trace", "base"],
-    "kubernetes": ["daemon", "node", "base"],
-    "cli": ["view", "replay", "checkpoint", "observe", "share", "node", "driver", "trace", "base"],
+    "usage": [],
+    "daemon": ["usage", "checkpoint", "observe", "node", "share", "driver", "trace", "base"],
+    "kubernetes": ["usage", "daemon", "node", "base"],
+    "cli": ["usage", "view", "replay", "checkpoint", "observe", "share", "node", "driver", "trace",
+            "base"],
 }
 
 # Single files that a folder may include without including the rest of their folder.
@@ -36,7 +38,7 @@ SINGLE_FILES = {"sim": r"driver/[a-z_]+\.def", "stub": r"driver/driver_api\.def|
 
 # Folders beside src. Every folder may include the public headers (include/cuvmm).
 EVERYTHING = ["+engine", "hook", "capi", "replay", "view", "node", "observe",
-              "checkpoint", "daemon", "kubernetes", "slurm", "cli"]
+              "checkpoint", "usage", "daemon", "kubernetes", "slurm", "cli"]
 OTHER_FOLDERS = {
     "include": [],
     "examples": [],

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/help_format.hpp"
+#include "usage/help_format.hpp"
 
-#include "base/printable.hpp"
-#include "cli/commands.hpp"
+#include <utility>
 
-namespace cuvmm::cli {
+namespace cuvmm::usage {
 namespace {
 
 // Where CLI11 adds what the value is checked for. A colon in brackets is part of the type itself.
@@ -32,16 +31,17 @@ bool takes_several(const CLI::Option& option) {
 
 }  // namespace
 
-std::string is_process_id(const std::string& text) {
-  constexpr std::size_t most_digits = 9;
-  const bool is_number = !text.empty() && text.size() <= most_digits &&
-                         text.find_first_not_of("0123456789") == std::string::npos;
-  return is_number ? "" : printable(text) + " is not a process ID";
-}
-
 std::string type_of(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   return type.substr(0, end_of_type(type));
+}
+
+// CLI11 leaves two empty lines where a group of hidden options would be.
+std::string HelpFormat::make_help(const CLI::App* app, std::string name,
+                                  CLI::AppFormatMode mode) const {
+  std::string text = CLI::Formatter::make_help(app, std::move(name), mode);
+  for (std::size_t gap = 0; (gap = text.find("\n\n\n")) != std::string::npos;) text.erase(gap, 1);
+  return text;
 }
 
 // A flag's value, when it is given alone, stands in braces behind its name.
@@ -68,4 +68,4 @@ std::string HelpFormat::make_option_usage(const CLI::Option* option) const {
   return option->get_required() ? name : "[" + name + "]";
 }
 
-}  // namespace cuvmm::cli
+}  // namespace cuvmm::usage

@@ -3,7 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
-namespace cuvmm::cli {
+namespace cuvmm::usage {
 
 // What the option's value is, without CLI11's notes on checks: "SIZE", "auto[:SIZE]".
 std::string type_of(const CLI::Option& option);
@@ -12,9 +12,11 @@ std::string type_of(const CLI::Option& option);
 // which the descriptions and the errors give.
 class HelpFormat final : public CLI::Formatter {
  public:
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override;
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override;
   std::string make_option_opts(const CLI::Option* option) const override;
   std::string make_option_usage(const CLI::Option* option) const override;
 };
 
-}  // namespace cuvmm::cli
+}  // namespace cuvmm::usage

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/described.hpp"
+#include "usage/described.hpp"
 
 #include <sstream>
 
-#include "cli/help_format.hpp"
+#include "usage/help_format.hpp"
 
-namespace cuvmm::cli {
+namespace cuvmm::usage {
 namespace {
 
 // Parses "{arena,expandable}", which is how CLI11 writes choices into a type's name.
@@ -65,4 +65,4 @@ std::vector<DescribedCommand> described(const CLI::App& app) {
   return commands;
 }
 
-}  // namespace cuvmm::cli
+}  // namespace cuvmm::usage

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line as data, for completions and manuals.
+// A command line as data, for completions and manuals.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
-namespace cuvmm::cli {
+namespace cuvmm::usage {
 
 struct DescribedOption {
   std::vector<std::string> flags;  // "-o", "--output"
@@ -27,9 +27,4 @@ struct DescribedCommand {
 // The program itself, then its commands except hidden ones.
 std::vector<DescribedCommand> described(const CLI::App& app);
 
-// `shell` is bash, zsh or fish.
-std::string completions(const std::vector<DescribedCommand>& commands, const std::string& shell);
-// The manual page of the program or of one command, in man(7) format.
-std::string manual(const std::vector<DescribedCommand>& commands, const DescribedCommand& of);
-
-}  // namespace cuvmm::cli
+}  // namespace cuvmm::usage
