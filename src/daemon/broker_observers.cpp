@@ -149,7 +149,7 @@ void Broker::end_move(const ReclaimEnded& ended, Microseconds now) {
     std::string how = words_for(move.state.step);
     if (ended.how != ReclaimEnd::Applied) how += std::string{", "} + observe::name_of(ended.how);
     CUVMM_LOG(
-        Info, "%s gave %s of %s to %s in %.1f ms (%s)", move.state.from.c_str(),
+        Info, "%s gave %s (%s asked for) to %s in %.1f ms (%s)", move.state.from.c_str(),
         print_size(move.state.returned).c_str(), print_size(move.state.asked).c_str(),
         move.state.for_whom.empty() ? "a lowered limit or capacity" : move.state.for_whom.c_str(),
         static_cast<double>(move.state.took) / 1000, how.c_str());

@@ -179,8 +179,10 @@ def timeline(axes, picture):
     requested = np.array(picture.requested_bytes, dtype=float)
     mapped = np.array(picture.mapped_bytes, dtype=float)
     physical = np.array(picture.physical_bytes, dtype=float)
+    shown_together = {}  # a line's label -> the area below it
     if picture.has_backing:
-        axes.fill_between(times, physical, color=style.CACHED, alpha=0.45, linewidth=0, step="post")
+        shown_together[picture.backing_name] = axes.fill_between(
+            times, physical, color=style.CACHED, alpha=0.45, linewidth=0, step="post")
     axes.fill_between(times, requested, color=style.USED, alpha=0.75, linewidth=0, step="post",
                       label="requested")
     if picture.has_backing:
@@ -204,8 +206,11 @@ def timeline(axes, picture):
     axes.grid(axis="y", color="#DDDDDD", linewidth=0.7)
     axes.set_axisbelow(True)
     set_time_axis(axes, picture)
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=6, frameon=False,
-                fontsize=9.5, handlelength=2.0, columnspacing=1.2)
+    lines, names = axes.get_legend_handles_labels()
+    handles = [(shown_together[name], line) if name in shown_together else line
+               for line, name in zip(lines, names)]
+    axes.legend(handles, names, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=6,
+                frameon=False, fontsize=9.5, handlelength=2.0, columnspacing=1.2)
 
 
 def fragmentation(axes, picture):

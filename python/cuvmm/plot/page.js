@@ -14,6 +14,7 @@ const colour = (name) => getComputedStyle(document.documentElement).getPropertyV
 const three = (value) => value >= 100 || Number.isInteger(value) ? value.toFixed(0)
                                                                  : String(Number(value.toPrecision(3)));
 function in_units(value, units) {
+  if (value === 0) return "0";
   const [scale, name] = units.find(([one]) => value >= one) || units[units.length - 1];
   return three(value / scale) + " " + name;
 }
@@ -494,7 +495,7 @@ function show_legend() {
   for (const [variable, name, kind] of names) {
     const entry = text_of("span", name), mark = document.createElement("i");
     mark.style.setProperty("--colour", "var(--" + variable + ")");
-    if (kind === "dashed" || kind === "line") mark.className = kind;
+    if (["dashed", "line", "physical"].includes(kind)) mark.className = kind;
     entry.prepend(mark);
     document.getElementById("legend").append(entry);
   }
