@@ -47,7 +47,8 @@ class Player {
   Player(const ReplayTrace& trace, std::string sim_driver)
       : trace_(trace), sim_driver_(std::move(sim_driver)) {}
 
-  Result<Played> play(PolicyName policy, Size limit) const {
+  // Replays with the policy that `need` names.
+  Result<Played> play(const PolicyNeed& need, Size limit) const {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) return no_process();
     const Fd reading{ends[0]};
@@ -55,7 +56,7 @@ class Player {
     const pid_t child = ::fork();
     if (child < 0) return no_process();
     if (child == 0) {
-      const Played played = play_here(policy, limit);
+      const Played played = play_here(need, limit);
       const bool is_told = ::write(writing.number(), &played, sizeof played) == sizeof played;
       ::_exit(is_told ? 0 : 1);
     }
@@ -73,9 +74,10 @@ class Player {
   static Error no_process() {
     return {.kind = ErrorKind::SystemFailed, .system_code = errno, .doing = "start a process"};
   }
-  Played play_here(PolicyName policy, Size limit) const {
-    const auto made =
-        replay::make_policy({.name = policy, .limit = limit, .sim_driver = sim_driver_}, trace_);
+  Played play_here(const PolicyNeed& need, Size limit) const {
+    const auto made = replay::make_policy(
+        {.name = need.policy, .limit = limit, .compact = need.compact, .sim_driver = sim_driver_},
+        trace_);
     if (!made) {
       say(made.error().text());
       ::_exit(1);
@@ -103,7 +105,7 @@ Result<Size> least_of(const Player& player, const PolicyNeed& need, Size live) {
   while (low < high) {
     const std::size_t middle = (low + high) / 2;
     const Size limit = std::max(limit_of(tried_shares[middle]), usual_granule);
-    if (limit >= need.peak || TRY(player.play(need.policy, limit)).completed) {
+    if (limit >= need.peak || TRY(player.play(need, limit)).completed) {
       high = middle;
     } else {
       low = middle + 1;
@@ -113,29 +115,39 @@ Result<Size> least_of(const Player& player, const PolicyNeed& need, Size live) {
   return std::min(need.peak, limit_of(tried_shares[low]));
 }
 
-Result<std::vector<PolicyNeed>> needs_of(const AdviceFacts& facts, const Player& player) {
-  std::vector<PolicyNeed> needs;
+// Finds out what the policy that `need` names needs.
+Result<void> measure(PolicyNeed& need, const AdviceFacts& facts, const Player& player) {
+  const Played played = TRY(player.play(need, unlimited));
+  need.peak = played.peak;
+  need.least = played.completed ? TRY(least_of(player, need, facts.live_peak)) : unlimited;
+  need.fits = need.least != unlimited && need.least <= facts.limit;
+  // The limit lies between two of the tried ones, or beyond the modelled card, so try the limit
+  // itself; for cuvmm, the one that the advice names.
+  const Size limit =
+      need.policy == PolicyName::Arena ? replay::limit_in_chunks(facts.limit) : facts.limit;
+  if (!need.fits && facts.limit != unlimited && limit >= std::max(facts.live_peak, usual_granule) &&
+      TRY(player.play(need, limit)).completed) {
+    need.fits = true;
+    need.least = limit;
+  }
+  return {};
+}
+
+Result<void> measure_all(AdviceFacts& facts, const Player& player) {
   const auto policies = replay::policies_for(facts);
   ProgressBar bar{"replaying"};
   for (const PolicyName policy : policies) {
-    bar.show(static_cast<double>(needs.size()) / static_cast<double>(policies.size()));
-    const Played played = TRY(player.play(policy, unlimited));
-    PolicyNeed need{.policy = policy, .peak = played.peak, .least = unlimited};
-    if (played.completed) need.least = TRY(least_of(player, need, facts.live_peak));
-    need.fits = need.least != unlimited && need.least <= facts.limit;
-    // The limit lies between two of the tried ones, or beyond the modelled card, so try the limit
-    // itself; for cuvmm, the one that the advice names.
-    const Size limit =
-        policy == PolicyName::Arena ? replay::limit_in_chunks(facts.limit) : facts.limit;
-    if (!need.fits && facts.limit != unlimited &&
-        limit >= std::max(facts.live_peak, usual_granule) &&
-        TRY(player.play(policy, limit)).completed) {
-      need.fits = true;
-      need.least = limit;
-    }
-    needs.push_back(need);
+    bar.show(static_cast<double>(facts.needs.size()) / static_cast<double>(policies.size() + 1));
+    PolicyNeed need{.policy = policy};
+    TRY(measure(need, facts, player));
+    facts.needs.push_back(need);
   }
-  return needs;
+  if (replay::may_gain_by_compaction(facts)) {
+    PolicyNeed need{.policy = PolicyName::Arena, .compact = Compact::All};
+    TRY(measure(need, facts, player));
+    facts.needs.push_back(need);
+  }
+  return {};
 }
 
 void print_advice(const AdviceFacts& facts, const ReplayTrace& trace,
@@ -158,7 +170,7 @@ void print_advice(const AdviceFacts& facts, const ReplayTrace& trace,
              has_limit ? "   within the limit" : "");
   for (const PolicyNeed& need : facts.needs) {
     const char* const fits = need.fits ? "   yes" : "   no";
-    fmt::print("{:<12} {:>14} {:>21}{}\n", name_of(need.policy), print_size(need.peak),
+    fmt::print("{:<12} {:>14} {:>21}{}\n", name_of(need), print_size(need.peak),
                need.least == unlimited ? "none tried" : print_size(need.least),
                has_limit ? fits : "");
   }
@@ -171,6 +183,7 @@ nlohmann::json as_json(const AdviceFacts& facts, const ReplayTrace& trace,
   auto policies = nlohmann::json::array();
   for (const PolicyNeed& need : facts.needs) {
     nlohmann::json one = {{"policy", name_of(need.policy)},
+                          {"compact", need.compact == Compact::All ? "all" : "auto"},
                           {"physical_peak_bytes", need.peak},
                           {"least_bytes", nullptr},
                           {"fits", nullptr}};
@@ -232,9 +245,8 @@ int give_advice(const AdviseRequest& request) {
       .needs = {},
       .limit_origin = limit ? replay::LimitOrigin::User : replay::LimitOrigin::Trace,
       .memory_when_refused = replay::memory_when_refused(*trace)};
-  auto needs = needs_of(facts, Player{served, *sim + "/libcuda.so.1"});
-  if (!needs) return fail(exit_failed, "advise", needs.error());
-  facts.needs = std::move(*needs);
+  const auto measured = measure_all(facts, Player{served, *sim + "/libcuda.so.1"});
+  if (!measured) return fail(exit_failed, "advise", measured.error());
   const replay::Advice advice = replay::advise(facts);
   if (request.json) {
     fmt::print("{}\n", json_text(as_json(facts, *trace, advice)));
@@ -255,7 +267,8 @@ void add_advise(CLI::App& app, int& exit_status) {
       "PyTorch, a log of RMM. cuvmm replays it under each applicable policy, without a limit and\n"
       "with several. \"unlimited\" is what a policy uses without a limit; \"least that suffices\" "
       "is\n"
-      "the smallest of the tried limits under which every request succeeds.\n"
+      "the smallest of the tried limits under which every request succeeds. \"arena, all\" is\n"
+      "cuvmm with VMM_COMPACT=all, tried only if its usual settings leave something to gain.\n"
       "\n"
       "Examples:\n"
       "  cuvmm advise snapshot.pickle                   after an out-of-memory error in PyTorch\n"

@@ -13,9 +13,11 @@ bool is_of_pytorch(Source source) {
   return source == Source::PytorchTable || source == Source::PytorchSnapshot;
 }
 
-const PolicyNeed* need_of(const AdviceFacts& facts, PolicyName policy) {
-  const auto found = std::find_if(facts.needs.begin(), facts.needs.end(),
-                                  [&](const PolicyNeed& need) { return need.policy == policy; });
+const PolicyNeed* need_of(const AdviceFacts& facts, PolicyName policy,
+                          Compact compact = Compact::Auto) {
+  const auto found = std::find_if(
+      facts.needs.begin(), facts.needs.end(),
+      [&](const PolicyNeed& need) { return need.policy == policy && need.compact == compact; });
   return found == facts.needs.end() ? nullptr : &*found;
 }
 
@@ -132,12 +134,17 @@ Advice expandable(const PolicyNeed& now, const PolicyNeed& need, const PolicyNee
       .verdict = AdviceVerdict::Expandable, .text = std::move(text), .setting = expandable_setting};
 }
 
+// `arena` is cuvmm with the settings that it takes.
 Advice cuvmm_serves(const AdviceFacts& facts, const PolicyNeed& now, const PolicyNeed& arena) {
   const char* const needs = is_of_pytorch(facts.source) ? " needs " : ", the program needs ";
-  return {.verdict = AdviceVerdict::Cuvmm,
-          .text = with_capital(in_use_text(facts)) + needs + text_of(now) +
-                  "; under cuvmm it needs " + text_of(arena) + ".",
-          .setting = command_line(facts)};
+  const bool compacts_all = arena.compact == Compact::All;
+  const char* const by = compacts_all
+                             ? "; under cuvmm, with small blocks laid out for compaction, it needs "
+                             : "; under cuvmm it needs ";
+  return {
+      .verdict = AdviceVerdict::Cuvmm,
+      .text = with_capital(in_use_text(facts)) + needs + text_of(now) + by + text_of(arena) + ".",
+      .setting = (compacts_all ? "VMM_COMPACT=all " : "") + command_line(facts)};
 }
 
 Advice too_fragmented(const AdviceFacts& facts) {
@@ -148,7 +155,7 @@ Advice too_fragmented(const AdviceFacts& facts) {
       .verdict = AdviceVerdict::TooFragmented,
       .text = "The program never holds more than " + print_size(facts.live_peak) +
               ", but no policy serves it within " + print_size(facts.limit) + ": the best (" +
-              std::string{name_of(best->policy)} + ") needs " +
+              name_of(*best) + ") needs " +
               (best->least == unlimited ? text_of(*best) : size_beyond(best->least, facts.limit)) +
               ". cuvmm can keep the rest in host memory.",
       .setting = command_line(facts, " --spill host")};
@@ -171,7 +178,10 @@ Advice within_limit(const AdviceFacts& facts, const PolicyNeed& now, const Polic
   if (facts.live_peak > facts.limit) return spill(facts);
   if (now.fits) return fits(facts, now);
   if (other != nullptr && other->fits) return expandable(now, *other, arena);
-  return arena.fits ? cuvmm_serves(facts, now, arena) : too_fragmented(facts);
+  if (arena.fits) return cuvmm_serves(facts, now, arena);
+  const PolicyNeed* const compacting = need_of(facts, PolicyName::Arena, Compact::All);
+  return compacting != nullptr && compacting->fits ? cuvmm_serves(facts, now, *compacting)
+                                                   : too_fragmented(facts);
 }
 
 Advice without_limit(const AdviceFacts& facts, const PolicyNeed& now, const PolicyNeed& arena,
@@ -179,8 +189,11 @@ Advice without_limit(const AdviceFacts& facts, const PolicyNeed& now, const Poli
   if (is_about(now.least, facts.live_peak)) return nothing_to_gain(facts, now);
   if (other != nullptr && !is_about(now.least, other->least) && is_about(other->least, arena.least))
     return expandable(now, *other, arena);
-  return is_about(now.least, arena.least) ? nothing_to_gain(facts, now)
-                                          : cuvmm_serves(facts, now, arena);
+  if (!is_about(now.least, arena.least)) return cuvmm_serves(facts, now, arena);
+  const PolicyNeed* const compacting = need_of(facts, PolicyName::Arena, Compact::All);
+  return compacting != nullptr && !is_about(now.least, compacting->least)
+             ? cuvmm_serves(facts, now, *compacting)
+             : nothing_to_gain(facts, now);
 }
 
 // For each refusal, the largest later request, granted or not.
@@ -221,6 +234,11 @@ const char* name_of(AdviceVerdict verdict) {
   return "";
 }
 
+std::string name_of(const PolicyNeed& need) {
+  const std::string name{name_of(need.policy)};
+  return need.compact == Compact::All ? name + ", all" : name;
+}
+
 PolicyName policy_in_use(const AdviceFacts& facts) {
   if (!is_of_pytorch(facts.source)) return PolicyName::Driver;
   return facts.is_expandable ? PolicyName::Expandable : PolicyName::Caching;
@@ -230,6 +248,15 @@ std::vector<PolicyName> policies_for(const AdviceFacts& facts) {
   if (!is_of_pytorch(facts.source)) return {PolicyName::Driver, PolicyName::Arena};
   if (facts.is_expandable) return {PolicyName::Expandable, PolicyName::Caching, PolicyName::Arena};
   return {PolicyName::Caching, PolicyName::Expandable, PolicyName::Arena};
+}
+
+bool may_gain_by_compaction(const AdviceFacts& facts) {
+  const PolicyNeed* const arena = need_of(facts, PolicyName::Arena);
+  if (arena == nullptr) return false;
+  if (facts.limit == unlimited) return !is_about(arena->least, facts.live_peak);
+  const bool does_any_fit = std::any_of(facts.needs.begin(), facts.needs.end(),
+                                        [](const PolicyNeed& need) { return need.fits; });
+  return !does_any_fit && facts.live_peak <= facts.limit;
 }
 
 Advice advise(const AdviceFacts& facts) {

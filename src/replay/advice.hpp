@@ -15,7 +15,9 @@ struct PolicyNeed {
   Size peak = 0;      // physical memory, if unlimited
   Size least = 0;     // the smallest memory tried that completed the trace; `unlimited`: none did
   bool fits = false;  // whether it fits the limit, if there is one
+  Compact compact = Compact::Auto;  // of the arena
 };
+std::string name_of(const PolicyNeed& need);
 
 // Where the limit comes from: the trace itself, or the user, who asks about another card.
 enum class LimitOrigin : std::uint8_t { Trace, User };
@@ -56,6 +58,9 @@ struct Advice {
 PolicyName policy_in_use(const AdviceFacts& facts);
 // The policies that make sense for the trace's source, the one in use first.
 std::vector<PolicyName> policies_for(const AdviceFacts& facts);
+
+// Whether cuvmm with VMM_COMPACT=all could need less than with its usual settings.
+bool may_gain_by_compaction(const AdviceFacts& facts);
 
 Advice advise(const AdviceFacts& facts);
 

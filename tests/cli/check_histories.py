@@ -267,6 +267,17 @@ class Advise(CliTest):
         self.assertTrue(replayed["completed"])
         self.assertEqual(self.verdict(path, "--limit", "1T")[0], "fits")
 
+    def test_recommends_compaction_of_small_blocks_if_only_that_serves_a_comb(self):
+        block, count = 64 << 10, 4096  # 256 MiB
+        rows = [("allocate", 0x10000000 + i * block, block) for i in range(count)]
+        rows += [("free", 0x10000000 + i * block, block) for i in range(0, count, 2)]
+        path = rmm_log(self.path("comb.csv"), rows + [("allocate", 0x90000000, 96 * MIB)])
+        self.assertEqual(self.verdict(path, "--limit", "256M"),
+                         ("cuvmm", "VMM_COMPACT=all cuvmm run --limit 256M -- ./program"))
+        tried = self.json_of("advise", "--json", path, "--limit", "256M")["policies"]
+        self.assertEqual([(one["policy"], one["compact"], one["fits"]) for one in tried],
+                         [("driver", "auto", False), ("arena", "auto", False), ("arena", "all", True)])
+
     def test_recommends_cuvmm_for_a_native_trace(self):
         trace = frag_trace("monitor")
         verdict, setting = self.verdict(trace, "--limit", "70M")

@@ -181,6 +181,49 @@ TEST(Advice, NamesTheClosestPolicyIfNoneFits) {
   EXPECT_NE(advice.text.find("the best (arena) needs 18.0 GiB"), std::string::npos) << advice.text;
 }
 
+void add_compacting(AdviceFacts& facts, Size least) {
+  facts.needs.push_back({.policy = PolicyName::Arena,
+                         .peak = least,
+                         .least = least,
+                         .fits = least <= facts.limit,
+                         .compact = Compact::All});
+}
+
+TEST(Advice, NamesCompactionOfSmallBlocksIfOnlyThatFits) {
+  AdviceFacts facts = of_program(30 * GiB, 24 * GiB, 20 * GiB);
+  EXPECT_TRUE(may_gain_by_compaction(facts));
+  add_compacting(facts, 17 * GiB);
+  const Advice advice = advise(facts);
+  EXPECT_EQ(advice.verdict, AdviceVerdict::Cuvmm);
+  EXPECT_EQ(advice.setting, "VMM_COMPACT=all cuvmm run --limit 20480M -- ./program");
+  EXPECT_NE(advice.text.find("with small blocks laid out for compaction, it needs 17.0 GiB."),
+            std::string::npos)
+      << advice.text;
+}
+
+TEST(Advice, NamesCompactionOfSmallBlocksIfItAloneNeedsLess) {
+  AdviceFacts facts = of_program(30 * GiB, 30 * GiB);
+  EXPECT_TRUE(may_gain_by_compaction(facts));
+  add_compacting(facts, 17 * GiB);
+  EXPECT_EQ(advise(facts).setting, "VMM_COMPACT=all cuvmm run -- ./program");
+}
+
+TEST(Advice, NamesCompactionOfSmallBlocksAsTheClosestIfNothingFits) {
+  AdviceFacts facts = of_program(30 * GiB, 24 * GiB, 17 * GiB);
+  add_compacting(facts, 18 * GiB);
+  const Advice advice = advise(facts);
+  EXPECT_EQ(advice.verdict, AdviceVerdict::TooFragmented);
+  EXPECT_NE(advice.text.find("the best (arena, all) needs 18.0 GiB"), std::string::npos)
+      << advice.text;
+}
+
+TEST(Advice, TriesNoCompactionOfSmallBlocksIfItCannotMatter) {
+  EXPECT_FALSE(may_gain_by_compaction(of_program(30 * GiB, 16 * GiB)));
+  EXPECT_FALSE(may_gain_by_compaction(of_program(30 * GiB, 17 * GiB, 20 * GiB)));
+  EXPECT_FALSE(may_gain_by_compaction(of_pytorch(40 * GiB, 18 * GiB, 24 * GiB, 20 * GiB)));
+  EXPECT_FALSE(may_gain_by_compaction(of_program(30 * GiB, 24 * GiB, 12 * GiB))) << "must spill";
+}
+
 TEST(Advice, DoesNotSuggestExpandableSegmentsAlreadyInUse) {
   AdviceFacts facts = of_pytorch(40 * GiB, 24 * GiB, 17 * GiB, 20 * GiB);
   facts.is_expandable = true;
