@@ -126,7 +126,8 @@ Answer Memory::allocate_from(const Serve& serve, CUdeviceptr* address, Size size
   if (!made.ok()) return refuse(made.error(), size, device, pressure);
   if (PoolMemory::is_behind_others(**made)) {
     if (operation.granted_behind_others() != CUDA_SUCCESS) {
-      pool->take_back(**made, size, stream.ticket());
+      // The work that still uses it is not ordered before this stream's.
+      pool->take_back(**made, size, dependencies_.clock.ticket_of_all(stream.context));
       return std::nullopt;
     }
   }

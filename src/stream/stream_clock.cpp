@@ -102,7 +102,8 @@ void StreamClock::look(StreamId stream) {
 bool StreamClock::can_follow(const FreeTicket& freed, StreamId asker) const {
   if (program_.captures.may_live() || freed.stream == asker) return false;
   StreamState* from = table_.by_id(freed.stream);
-  if (from == nullptr || from->context_ends.load()) return false;
+  const StreamState* to = table_.by_id(asker);
+  if (from == nullptr || to == nullptr || from->context != to->context) return false;
   const Holding holding{from->lock};
   return std::any_of(from->marks.begin(), from->marks.end(),
                      [&](const Mark& mark) { return mark.is_exact && mark.tick == freed.tick; });
@@ -113,6 +114,8 @@ bool StreamClock::follow(const FreeTicket& freed, StreamId asker) {
   StreamState* from = table_.by_id(freed.stream);
   StreamState* to = table_.by_id(asker);
   if (from == nullptr || to == nullptr || from == to || to->ended.load()) return false;
+  // Another context, and its events with it, may end during the driver's call, which may take long.
+  if (from->context != to->context) return false;
   CUevent event = nullptr;
   {
     const Holding holding{from->lock};

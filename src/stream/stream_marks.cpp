@@ -60,25 +60,53 @@ void StreamClock::give_back_event(StreamState& state, CUevent event) {
   state.spare_events.push_back(event);
 }
 
-// Caps the marks of a stream that is never queried. Above the cap, drops every second mark: the
-// mark after it covers the same frees, but completes later.
 void StreamClock::add_mark(StreamState& state, Mark mark) {
-  constexpr std::size_t most_marks = 64;
-  bool is_full = false;
+  bool has_many = false;
   {
     const Holding holding{state.lock};
-    const bool is_barrier = mark.is_barrier;
-    const std::uint64_t epoch = mark.epoch;
-    state.marks.push_back(std::move(mark));
-    if (is_barrier) {
-      state.has_barrier.store(true, std::memory_order_release);
-      // Not before: operations of other threads rely on finding the barrier.
-      state.has_barrier_of(epoch);
-    }
-    state.has_marks.store(true, std::memory_order_relaxed);
-    is_full = state.marks.size() > most_marks;
+    has_many = push_mark(state, std::move(mark));
   }
-  if (!is_full) return;
+  if (has_many) thin_out_marks(state);
+}
+
+// Takes a ticket for a free, and adds the mark that was recorded for it. The mark's event comes
+// after every free up to the mark's tick, and after this one too if no other thread has freed on
+// the stream in between. A thread that sees the free in the stream's tick must also find its
+// barrier: a query of the stream does not cover that.
+FreeTicket StreamClock::add_free(StreamState& state, Mark mark) {
+  FreeTicket ticket;
+  bool has_many = false;
+  {
+    const Holding holding{state.lock};
+    if (mark.is_barrier) state.has_barrier.store(true, std::memory_order_release);
+    ticket = state.ticket();
+    mark.is_exact = ticket.tick == mark.tick + 1;
+    if (mark.is_exact) mark.tick = ticket.tick;
+    has_many = push_mark(state, std::move(mark));
+  }
+  if (has_many) thin_out_marks(state);
+  return ticket;
+}
+
+constexpr std::size_t most_marks = 64;
+
+// The caller holds the state's lock. Returns whether the stream has too many marks now.
+bool StreamClock::push_mark(StreamState& state, Mark mark) {
+  const bool is_barrier = mark.is_barrier;
+  const std::uint64_t epoch = mark.epoch;
+  state.marks.push_back(std::move(mark));
+  if (is_barrier) {
+    state.has_barrier.store(true, std::memory_order_release);
+    // Not before: operations of other threads rely on finding the barrier.
+    state.has_barrier_of(epoch);
+  }
+  state.has_marks.store(true, std::memory_order_relaxed);
+  return state.marks.size() > most_marks;
+}
+
+// Caps the marks of a stream that is never queried. Above the cap, drops every second mark: the
+// mark after it covers the same frees, but completes later.
+void StreamClock::thin_out_marks(StreamState& state) {
   poll(state, PollEffort::Full);
   const Holding holding{state.lock};
   if (state.marks.size() <= most_marks) return;
@@ -258,11 +286,32 @@ void StreamClock::stream_ends(CUstream handle) {
     } else if (!is_capturing(handle) && driver_.cuStreamSynchronize(handle) == CUDA_SUCCESS) {
       // Without an event, only a wait for the context could tell later when its work is done. A
       // captured stream is left to that, since waiting for it would end the capture.
-      state->advance(last_tick);
+      end_behind_barrier(*state);
     }
   }
   record_final_event(*state);
   table_.stream_ended(handle);
+  settle_an_ended_stream();
+}
+
+// The stream ends, and the driver has completed its work. That does not include what the stream
+// waits for by the legacy rule alone.
+void StreamClock::end_behind_barrier(StreamState& state) {
+  const Holding holding{state.lock};
+  if (Mark* const last = state.last_barrier()) {
+    last->tick = last_tick;
+  } else {
+    state.advance(last_tick);
+  }
+}
+
+// The records of ended streams are reused once nothing depends on them. Perhaps nobody else asks
+// about this one.
+void StreamClock::settle_an_ended_stream() {
+  StreamState* const ended = table_.last_left_alone();
+  if (ended == nullptr || !ended->knows_others.load(std::memory_order_acquire)) return;
+  poll(*ended, PollEffort::Full);
+  if (!ended->is_done(last_tick)) prune_known(*ended);
 }
 
 // The caller holds the state's lock.

@@ -48,18 +48,15 @@ CUresult Operation::record_barrier() {
   return CUDA_SUCCESS;
 }
 
-// The event comes after every free up to `before_`, and after this one if no other thread freed on
-// the stream in between.
 FreeTicket Operation::freed() {
-  const FreeTicket ticket = stream_.ticket();
+  const FreeTicket ticket =
+      event_ == nullptr
+          ? stream_.ticket()
+          : clock_.add_free(
+                stream_,
+                {.tick = before_, .events = {event_}, .is_barrier = is_barrier_, .epoch = epoch_});
   if (ticket.tick == 1) clock_.freeing_streams_.fetch_add(1, std::memory_order_relaxed);
   if (event_ == nullptr) return ticket;
-  const bool is_exact = ticket.tick == before_ + 1;
-  clock_.add_mark(stream_, {.tick = is_exact ? ticket.tick : before_,
-                            .events = {event_},
-                            .is_exact = is_exact,
-                            .is_barrier = is_barrier_,
-                            .epoch = epoch_});
   event_ = nullptr;
   if (stream_.marks_wanted.load(std::memory_order_relaxed) > 0) {
     stream_.marks_wanted.fetch_sub(1, std::memory_order_relaxed);

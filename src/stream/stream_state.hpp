@@ -107,9 +107,9 @@ struct StreamState {
 
   // The barrier that comes after all others; nullptr if there is none. Threads may add barriers in
   // another order than that in which they recorded them. The caller holds the lock.
-  const Mark* last_barrier() const {
-    const Mark* last = nullptr;
-    for (const Mark& mark : marks) {
+  Mark* last_barrier() {
+    Mark* last = nullptr;
+    for (Mark& mark : marks) {
       if (mark.is_barrier && (last == nullptr || mark.epoch >= last->epoch)) last = &mark;
     }
     return last;

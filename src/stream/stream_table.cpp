@@ -229,15 +229,41 @@ bool StreamTable::transfer_events_to_context(StreamState& state) {
   return true;
 }
 
-// Reuses the record of a stream that ended long ago, so that no thread still works on it; otherwise
-// adds one. Frees of a stream that ended may count as unfinished for as long as the program runs.
+// How many of the last streams that ended keep their records, since other threads may still work on
+// those.
+constexpr std::size_t left_alone = 256;
+
+StreamState* StreamTable::last_left_alone() const {
+  const Reading reading{lock_};
+  return ended_.size() < left_alone ? nullptr : ended_[ended_.size() - left_alone];
+}
+
+// Whether other streams' frees that come before this stream's work may be unfinished: memory that
+// was allocated on it may still be in use there. Those streams' next frees then leave marks.
+bool StreamTable::knows_unfinished(StreamState& state) const {
+  constexpr int marks_a_look = 16;
+  if (state.is_done(last_tick)) return false;
+  const Holding holding{state.lock};
+  bool some = false;
+  for (const FreeTicket& freed : state.known) {
+    const auto found = by_id_.find(freed.stream);
+    if (found == by_id_.end() || found->second->is_done(freed.tick)) continue;
+    StreamState& freeing = *found->second;
+    if (!freeing.has_marks.load(std::memory_order_relaxed))
+      freeing.marks_wanted.store(marks_a_look);
+    some = true;
+  }
+  return some;
+}
+
+// Reuses the record of a stream that ended long ago, if nothing depends on it; otherwise adds one.
+// Frees of a stream that ended may count as unfinished for as long as the program runs.
 StreamState& StreamTable::unused_record() {
-  constexpr std::size_t left_alone = 256;
   constexpr int most_looks = 8;
   for (int looks = 0; looks < most_looks && ended_.size() > left_alone; ++looks) {
     StreamState& state = *ended_.front();
     ended_.pop_front();
-    if (state.has_unfinished() || !transfer_events_to_context(state)) {
+    if (state.has_unfinished() || knows_unfinished(state) || !transfer_events_to_context(state)) {
       ended_.push_back(&state);
       continue;
     }

@@ -55,8 +55,11 @@ class StreamTable {
   std::vector<StreamState*> everything_of_all();
 
   // Also finds streams that have ended. Returns nullptr if the record has been reused, which means
-  // that everything the stream freed is done.
+  // that everything is done that the stream freed, or that it had waited for.
   StreamState* by_id(StreamId id) const;
+  // Of the streams that have ended, the oldest whose record is not up for reuse yet; nullptr if all
+  // are.
+  StreamState* last_left_alone() const;
   // The live streams of a context, including its `Everything`.
   std::vector<StreamState*> of_context(CUcontext context) const;
   // The same for all contexts of a device.
@@ -136,6 +139,7 @@ class StreamTable {
   StreamState* learn(const Key& key, StreamName name, CUcontext current);
   StreamState& add(const Key& key, CUcontext context, CUstream handle, StreamKind kind);
   bool transfer_events_to_context(StreamState& state);
+  bool knows_unfinished(StreamState& state) const;
   StreamState& unused_record();
   bool is_ending(CUcontext context) const;
   void forget_ending(CUcontext context);

@@ -72,10 +72,13 @@ void StreamClock::note_work_before_capture(StreamName name) {
 void StreamClock::ask_whether_idle(StreamState& state) {
   if (state.context_ends.load()) return;
   const bool is_of_all = state.kind == StreamKind::Everything;
+  std::uint64_t tick = 0;
   if (!is_of_all) {
     // Rely on the marks if there are any: the driver's answer does not cover a barrier mark's work.
+    // Nor does it cover that of a free from now on.
     const Holding holding{state.lock};
     if (!state.marks.empty()) return;
+    tick = state.tick.load(std::memory_order_acquire);
   }
   // A stream that has ended can no longer be queried, but its context can.
   if (is_of_all || state.ended.load()) {
@@ -89,7 +92,6 @@ void StreamClock::ask_whether_idle(StreamState& state) {
   const bool is_others =
       state.kind == StreamKind::PerThread && state.thread != PerThreadUse::this_thread();
   const CUstream handle = is_others ? CU_STREAM_LEGACY : state.handle;
-  const std::uint64_t tick = state.tick.load(std::memory_order_acquire);
   if (is_seen_idle(state, handle, now_ns())) state.advance(tick);
 }
 

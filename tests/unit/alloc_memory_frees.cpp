@@ -73,6 +73,33 @@ TEST_F(MemoryTest, AnAllocationThatItsStreamRefusesDoesNotCountAsUsed) {
   EXPECT_EQ(memory().pools().serve(pool)->used(), 0U);
 }
 
+TEST_F(MemoryTest, MemoryThatAStreamRefusedIsStillInUse) {
+  begin({.limit = SizeLimit::of_bytes(large), .wait = Duration{20'000}});
+  PinnedWords words{1};
+  const GivenStream blocking{CU_STREAM_DEFAULT};
+  const GivenStream other{CU_STREAM_NON_BLOCKING};
+  const CUdeviceptr address = given_ordered(large);
+  CUdeviceptr word = 0;
+  ASSERT_CUDA(driver().cuMemHostGetDevicePointer(&word, words.data(), 0));
+  ASSERT_CUDA(driver().cuStreamWaitValue32(nullptr, word, 1, CU_STREAM_WAIT_VALUE_GEQ));
+  ASSERT_EQ(memory().free_ordered(address, StreamName{}), Answer{CUDA_SUCCESS});
+  // The stream would use it only after the legacy stream's work.
+  CUdeviceptr next = 0;
+  faulty.fail_call(Call::cuEventRecord, 1, CUDA_ERROR_UNKNOWN);
+  EXPECT_EQ(memory().allocate_ordered(&next, large, {.handle = blocking}), std::nullopt);
+  EXPECT_EQ(faulty.faults(), 1U);
+  faulty.stop_failing();
+  // What the program learns of the stream, on which nothing was submitted.
+  EXPECT_CUDA(driver().cuStreamQuery(blocking));
+  clock->horizon_of(StreamName{.handle = blocking}).reached();
+  EXPECT_EQ(memory().allocate_ordered(&next, large, {.handle = other}),
+            Answer{CUDA_ERROR_OUT_OF_MEMORY});
+  __atomic_store_n(words.data(), 1U, __ATOMIC_RELEASE);
+  ASSERT_CUDA(driver().cuCtxSynchronize_v2000());
+  EXPECT_EQ(memory().allocate_ordered(&next, large, {.handle = other}), Answer{CUDA_SUCCESS});
+  EXPECT_EQ(memory().free(next), Answer{CUDA_SUCCESS});
+}
+
 // A thread that lends the block has found it before, and finds it gone after.
 TEST_F(MemoryTest, ABlockThatAnotherProcessHasOpenIsNotForgottenByALateLender) {
   const CUdeviceptr address = given(large);

@@ -316,6 +316,27 @@ TEST_F(StreamClockTest, AnOperationThatTheStreamRefusesFails) {
   EXPECT_FALSE(there.has_barrier.load());
 }
 
+// The driver's answer about the stream does not cover a barrier, so a thread that asks, and knows
+// of the free, must find it.
+TEST_F(StreamClockTest, NoThreadSeesAFreeBeforeItsBarrier) {
+  const GivenStream blocking{CU_STREAM_DEFAULT};
+  const StreamName name{.handle = blocking};
+  StreamState& there = state(name);
+  hold_legacy();
+  StreamClock::Operation free{*clock, there, StreamClock::Operation::Kind::Free};
+  std::thread freeing;
+  {
+    const Holding no_new_marks{there.lock};
+    freeing = std::thread{[&] { free.freed(); }};
+    for (const auto until = in_ms(100); there.tick.load() == 0 && now_ns() < until;) ::usleep(100);
+    EXPECT_TRUE(there.tick.load() == 0 || there.has_barrier.load());
+  }
+  freeing.join();
+  EXPECT_EQ(there.tick.load(), 1U);
+  EXPECT_FALSE(operations_are_done(name));
+  release_legacy();
+}
+
 // Other threads cannot name the stream, and a mark on the legacy stream would hold up other work.
 TEST_F(StreamClockTest, EachFreeOnAThreadsOwnStreamLeavesAMark) {
   FreeTicket ticket;

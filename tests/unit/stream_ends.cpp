@@ -151,6 +151,77 @@ TEST_F(StreamEnds, AFreeThatStaysUnfinishedKeepsNoOtherRecords) {
   EXPECT_LT(records.size(), 300u);
 }
 
+// Memory that a stream was granted may still be in use by what the stream had waited for.
+TEST_F(StreamEnds, WhatAStreamHadWaitedForOutlivesItsRecord) {
+  HeldStream freeing = held();
+  freeing.hold();
+  free_on(freeing.name());
+  const GivenEvent event;
+  record(event, freeing.name());
+  StreamId ended = no_stream;
+  {
+    const GivenStream granted;
+    ended = id({.handle = granted});
+    wait({.handle = granted}, event);
+    allocate_on({.handle = granted});
+    clock->stream_ends(granted);
+  }
+  const auto end_others = [&] {
+    for (int i = 0; i < 600; ++i) {
+      const GivenStream other;
+      clock->table().find({.handle = other});
+      clock->stream_ends(other);
+    }
+  };
+  end_others();
+  const FreeTicket freed = clock->ticket_of_allocation(ended);
+  EXPECT_FALSE(clock->is_done(freed)) << "the first stream's work runs on";
+  freeing.release();
+  EXPECT_TRUE(clock->wait(freed, in_ms(20'000)));
+  end_others();
+  EXPECT_EQ(clock->table().by_id(ended), nullptr) << "nothing depends on the record any more";
+}
+
+TEST_F(StreamEnds, RecordsOfStreamsThatHadWaitedForUnfinishedWorkDoNotAccumulate) {
+  const GivenStream freeing;
+  const GivenEvent event;
+  std::set<const StreamState*> records;
+  for (int i = 0; i < 2000; ++i) {
+    free_on({.handle = freeing});
+    record(event, {.handle = freeing});
+    const GivenStream waiting;
+    records.insert(&state({.handle = waiting}));
+    wait({.handle = waiting}, event);
+    clock->stream_ends(waiting);
+  }
+  EXPECT_LT(records.size(), 600u);
+}
+
+// The driver is done with an idle blocking stream before the legacy stream's work has run.
+TEST_F(StreamEnds, AStreamThatEndsWithoutAnEventStillComesAfterTheLegacyStream) {
+  Driver refusing = driver();
+  static std::atomic<bool> refuses{false};
+  refuses = false;
+  static const Driver* real = nullptr;
+  real = &driver();
+  refusing.cuEventRecord = [](CUevent event, CUstream stream) {
+    return refuses ? CUDA_ERROR_OUT_OF_MEMORY : real->cuEventRecord(event, stream);
+  };
+  StreamClock refused{refusing, program()};
+  FreeTicket freed;
+  hold_legacy();
+  {
+    const GivenStream blocking{CU_STREAM_DEFAULT};
+    freed = free_on(refused, {.handle = blocking});
+    refuses = true;
+    refused.stream_ends(blocking);
+    refuses = false;
+  }
+  EXPECT_FALSE(refused.wait(freed, in_ms(20)));
+  release_legacy();
+  EXPECT_TRUE(refused.wait(freed, in_ms(20'000)));
+}
+
 // Nobody but the waiting stream asks about the streams that it follows.
 TEST_F(StreamEnds, WhatAStreamHasLearntFromEndedOnesIsForgotten) {
   const GivenStream waiting;
