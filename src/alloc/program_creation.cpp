@@ -2,6 +2,7 @@
 #include "alloc/program_creation.hpp"
 
 #include "alloc/out_of_memory.hpp"
+#include "vmm/deferred_release.hpp"
 
 namespace cuvmm {
 
@@ -26,6 +27,12 @@ CUresult ProgramCreation::create(Handle* chunk, Size size, const CUmemAllocation
   Result<void> made = attempt();
   if (made.ok()) return CUDA_SUCCESS;
   if (!is_on_device || !DeviceReclaim::may_help(made)) return to_cuda(made.error());
+  const bool may_be_spilled = ProgramChunk::may_be_spilled(properties);
+  const bool has_asked_driver = made.error().driver_code != 0;
+  if (!may_be_spilled && !has_asked_driver) {
+    const CUresult answer = answer_if_there_were_room(call_driver);
+    if (answer != CUDA_SUCCESS && answer != CUDA_ERROR_OUT_OF_MEMORY) return answer;
+  }
   device = memory_.devices().serve(ordinal);
   if (device == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   if (size > device->memory()) return refuse_allocation(ordinal);
@@ -34,10 +41,20 @@ CUresult ProgramCreation::create(Handle* chunk, Size size, const CUmemAllocation
     *chunk = chunks_.spilled(spilled, size, properties);
     return {};
   };
-  const bool may_be_spilled = ProgramChunk::may_be_spilled(properties);
   made = memory_.take_natively(*device, size, attempt,
                                may_be_spilled ? elsewhere : Memory::NativeAttempt{});
   return made.ok() ? CUDA_SUCCESS : to_cuda(made.error());
+}
+
+// The driver refuses what it does not support before it looks for memory, and a program may try
+// something else then: without a fabric, chunks that have a file descriptor.
+CUresult ProgramCreation::answer_if_there_were_room(const CallDriver& call_driver) {
+  Handle handle = 0;
+  const CUresult answer = call_driver(&handle);
+  if (answer != CUDA_SUCCESS) return answer;
+  release_or_defer(Deferred::Handle,
+                   [&driver = driver_, handle] { return driver.cuMemRelease(handle); });
+  return answer;
 }
 
 }  // namespace cuvmm

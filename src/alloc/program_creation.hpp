@@ -25,6 +25,8 @@ class ProgramCreation {
                   const CallDriver& call_driver);
 
  private:
+  CUresult answer_if_there_were_room(const CallDriver& call_driver);
+
   const Driver& driver_;
   Memory& memory_;
   ProgramChunks& chunks_;

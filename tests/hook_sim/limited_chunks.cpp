@@ -34,9 +34,10 @@ class LimitedChunks : public OnPrimaryContext {
     OnPrimaryContext::TearDown();
   }
 
-  static CUresult create(Handle* chunk, Size size) {
+  static CUresult create(Handle* chunk, Size size,
+                         CUmemAllocationHandleType types = CU_MEM_HANDLE_TYPE_NONE) {
     const CUmemAllocationProp wanted{.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                     .requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE,
+                                     .requestedHandleTypes = types,
                                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}},
                                      .win32HandleMetaData = nullptr,
                                      .allocFlags = {}};
@@ -161,6 +162,15 @@ TEST_F(LimitedChunks, InvalidRequestsAreAnsweredByTheDriver) {
   ASSERT_DONE(create(limit));
   EXPECT_EQ(create(granule + 1), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(create(0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(native(), limit);
+}
+
+// A program that is refused a fabric handle falls back to another type, but not if memory is short.
+TEST_F(LimitedChunks, UnsupportedHandleTypesAreRefusedAsSuchAtTheLimitToo) {
+  Handle chunk = 0;
+  EXPECT_EQ(create(&chunk, granule, CU_MEM_HANDLE_TYPE_FABRIC), CUDA_ERROR_NOT_SUPPORTED);
+  ASSERT_DONE(create(limit));
+  EXPECT_EQ(create(&chunk, granule, CU_MEM_HANDLE_TYPE_FABRIC), CUDA_ERROR_NOT_SUPPORTED);
   EXPECT_EQ(native(), limit);
 }
 
