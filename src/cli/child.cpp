@@ -22,18 +22,33 @@ namespace {
 
 std::atomic<pid_t> child{0};
 
-// Signals from a terminal reach the child directly, since it is in our process group. Signals sent
-// only to us are forwarded.
-void hand_on(int signal, siginfo_t* what, void*) {
-  const pid_t whom = child.load();
-  if (whom > 0 && what->si_code <= 0) kill(whom, signal);
+// Timers that were set before us are ours alone.
+bool is_of_timer(int signal) {
+  return signal == SIGALRM || signal == SIGVTALRM || signal == SIGPROF;
 }
 
-// All signals that can be caught and mean something to a program, except those about our child.
+// Signals from a terminal reach the child directly, since it is in our process group. Signals sent
+// only to us are handed on. Nothing tells these from signals to the whole group, which the child
+// gets twice.
+void hand_on(int signal, siginfo_t* what, void*) {
+  const int before = errno;
+  const pid_t whom = child.load();
+  if (whom > 0 && what->si_code == SI_QUEUE) {
+    ::syscall(SYS_rt_sigqueueinfo, whom, signal, what);  // with its value
+  } else if (whom > 0 && (what->si_code <= 0 || is_of_timer(signal))) {
+    kill(whom, signal);
+  }
+  if (signal == SIGTSTP) raise(SIGSTOP);
+  errno = before;
+}
+
+// All signals that can be caught and mean something to a program, except those about our child and
+// those that say that we ourselves have failed.
 template <class Act>
 void for_each_handed_on(Act act) {
-  for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGCONT,
-                           SIGWINCH, SIGPIPE, SIGURG, SIGIO, SIGPWR, SIGVTALRM, SIGPROF}) {
+  for (const int signal :
+       {SIGHUP, SIGINT, SIGQUIT, SIGABRT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGTSTP, SIGCONT,
+        SIGWINCH, SIGPIPE, SIGURG, SIGIO, SIGPWR, SIGVTALRM, SIGPROF, SIGXCPU, SIGXFSZ}) {
     act(signal);
   }
   for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) act(signal);
@@ -59,17 +74,6 @@ class HandingOn {
   struct sigaction before_[NSIG] {};
 };
 
-[[noreturn]] void become(const std::vector<std::string>& command) {
-  std::vector<char*> arguments;
-  arguments.reserve(command.size() + 1);
-  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  execvp(arguments[0], arguments.data());
-  const int why = errno;
-  say(fmt::format("{}: {}", command[0], std::strerror(why)));
-  _exit(why == ENOENT ? exit_not_found : exit_not_executable);
-}
-
 // Returns when the child has ended, or at once if the kernel has no pidfds.
 void look_until_it_ends(pid_t process, const std::function<void(pid_t)>& look) {
   constexpr int between_looks_ms = 2000;
@@ -85,12 +89,35 @@ void look_until_it_ends(pid_t process, const std::function<void(pid_t)>& look) {
 
 }  // namespace
 
+void become(const std::vector<std::string>& command) {
+  std::vector<char*> arguments;
+  arguments.reserve(command.size() + 1);
+  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
+  const int why = errno;
+  say(fmt::format("{}: {}", command[0], std::strerror(why)));
+  _exit(why == ENOENT ? exit_not_found : exit_not_executable);
+}
+
+void end_by_signal(int signal) {
+  prctl(PR_SET_DUMPABLE, 0);  // the program's own core dump is the one to look at
+  std::signal(signal, SIG_DFL);
+  sigset_t only;
+  sigemptyset(&only);
+  sigaddset(&only, signal);
+  sigprocmask(SIG_UNBLOCK, &only, nullptr);
+  raise(signal);
+  _exit(128 + signal);
+}
+
 void end_with_parent(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) raise(SIGKILL);  // it has ended already
 }
 
-int run_child(const std::vector<std::string>& command, const std::function<void(pid_t)>& look) {
+ChildEnd run_child(const std::vector<std::string>& command,
+                   const std::function<void(pid_t)>& look) {
   // Block signals until both processes know which one is the child.
   sigset_t all;
   sigset_t before;
@@ -107,7 +134,7 @@ int run_child(const std::vector<std::string>& command, const std::function<void(
     const int why = errno;
     sigprocmask(SIG_SETMASK, &before, nullptr);
     say(fmt::format("a process cannot be started: {}", std::strerror(why)));
-    return exit_ours;
+    return {.status = exit_ours};
   }
   if (started == 0) {
     end_with_parent(here);  // who kills us means the program
@@ -123,15 +150,16 @@ int run_child(const std::vector<std::string>& command, const std::function<void(
   // Its number stays its own until it is reaped, so no signal reaches another process.
   siginfo_t ended{};
   while (waitid(P_PID, static_cast<id_t>(started), &ended, WEXITED | WNOWAIT) < 0) {
-    if (errno != EINTR) return exit_ours;
+    if (errno != EINTR) return {.status = exit_ours};
   }
   child = 0;
   handing_on.reset();
   int status = 0;
   while (waitpid(started, &status, 0) < 0) {
-    if (errno != EINTR) return exit_ours;
+    if (errno != EINTR) return {.status = exit_ours};
   }
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  if (!WIFSIGNALED(status)) return {.status = WEXITSTATUS(status)};
+  return {.status = 128 + WTERMSIG(status), .signal = WTERMSIG(status)};
 }
 
 }  // namespace cuvmm::cli

@@ -84,7 +84,7 @@ int draw(const std::string& data, const PlotRequest& request) {
                                    request.out};
   for (const std::string& trace : request.traces) command.push_back("--label=" + trace);
   ::lseek(file.number(), 0, SEEK_SET);
-  const int status = run_child(command);
+  const int status = run_child(command).status;
   if (status == exit_not_found) {
     const char* const chosen = std::getenv("CUVMM_PYTHON");
     say(chosen != nullptr && *chosen != '\0'

@@ -73,13 +73,52 @@ bool may_record(const std::string& trace) {
   return !is_device && Options::from_environment().mode != Mode::Off;
 }
 
-// Runs the command, with all options already in the environment, and prints the summary.
+// What is left to do once the program has ended.
+struct Afterwards {
+  std::string trace;
+  FrameworkWatch frameworks;
+
+  bool has_summary(const RunRequest& request) const { return !request.quiet && !trace.empty(); }
+  // Advice is for somebody who looks on.
+  bool has_advice(const RunRequest& request) const {
+    return !request.quiet && frameworks.is_needed() && isatty(STDERR_FILENO) != 0;
+  }
+};
+
+// Waits for the program with the command, and prints the summary.
+ChildEnd run_to_its_end(const RunRequest& request, const TraceNames& traces, Afterwards& after) {
+  pid_t process = 0;
+  const bool advises = after.has_advice(request);
+  const ChildEnd end = run_child(request.command, [&](pid_t child) {
+    process = child;
+    if (advises && after.frameworks.is_needed()) after.frameworks.look_at(child);
+  });
+  if (const std::string instead = traces.renamed_note(); !instead.empty()) say(instead);
+  if (after.has_summary(request)) {
+    const auto written = traces.written(process);
+    print_run_summary(written);
+    const bool was_run = end.status != exit_not_found && end.status != exit_not_executable;
+    if (written.empty() && was_run && may_record(after.trace)) {
+      say("no trace was written: the program made no driver call, or the file cannot be created");
+    }
+  }
+  if (const std::string advice = after.frameworks.suggestion(); !advice.empty()) say(advice);
+  return end;
+}
+
+// Runs the command, with all options already in the environment. If nothing is to be done once it
+// has ended, it replaces this process: then its parent, its process group, its timers and its
+// signals are the same as without cuvmm.
 int run_under_us(const RunRequest& request) {
   const char* file = std::getenv("VMM_TRACE_FILE");
   const std::string trace = file != nullptr ? file : "";
   const TraceNames traces{trace};
   const char* const log = std::getenv("VMM_LOG_FILE");
   for (const std::string& path : {trace, std::string{log != nullptr ? log : ""}}) {
+    if (std::error_code none; std::filesystem::is_directory(path, none)) {
+      say(fmt::format("{}: is a folder; name a file", path));
+      return exit_ours;
+    }
     const std::string folder = TraceNames{path}.missing_folder();
     if (folder.empty()) continue;
     say(fmt::format("{}: there is no folder {}", path, folder));
@@ -91,24 +130,14 @@ int run_under_us(const RunRequest& request) {
   }
   traces.mark_environment();
   make_file_names_absolute();
-  FrameworkWatch frameworks;
-  pid_t process = 0;
-  const int status = run_child(request.command, [&](pid_t child) {
-    process = child;
-    if (frameworks.is_needed() && !request.quiet) frameworks.look_at(child);
-  });
-  if (const std::string instead = traces.renamed_note(); !instead.empty()) say(instead);
-  if (request.quiet) return status;
-  if (!trace.empty()) {
-    const auto written = traces.written(process);
-    print_run_summary(written);
-    const bool was_run = status != exit_not_found && status != exit_not_executable;
-    if (written.empty() && was_run && may_record(trace)) {
-      say("no trace was written: the program made no driver call, or the file cannot be created");
-    }
+  Afterwards after{.trace = trace, .frameworks = {}};
+  if (!after.has_summary(request) && !after.has_advice(request) && !traces.is_taken()) {
+    std::fflush(nullptr);
+    become(request.command);
   }
-  if (const std::string suggestion = frameworks.suggestion(); !suggestion.empty()) say(suggestion);
-  return status;
+  const ChildEnd end = run_to_its_end(request, traces, after);
+  if (end.signal != 0) end_by_signal(end.signal);
+  return end.status;
 }
 
 bool sample_stacks(const std::string& how) {
@@ -214,7 +243,9 @@ int run(const RunRequest& request) {
     const std::string why = driver.load_error.empty() ? "this machine has no CUDA driver"
                                                       : "the CUDA driver cannot be loaded: " +
                                                             printable(driver.load_error);
-    say(why + "; --sim runs the program on a simulated one");
+    if (!request.quiet || request.needs_driver) {
+      say(why + "; --sim runs the program on a simulated one");
+    }
     if (request.needs_driver) return exit_ours;
   }
   if (!request.quiet) warn_of_mode(request);
@@ -251,8 +282,11 @@ void add_run(CLI::App& app, int& exit_status) {
       "torch.cuda.memory._snapshot() and _record_memory_history() do not with that backend:\n"
       "--trace records instead.\n"
       "\n"
-      "Exit status: the program's own; 128+N after signal N; 125 if cuvmm fails, 126 if the\n"
-      "program cannot be executed, 127 if it is not found, 2 on wrong usage.");
+      "With --trace, or on a terminal, cuvmm waits for the program, to print a summary or advice,\n"
+      "and hands signals on; with --quiet, or without either, the program replaces it.\n"
+      "\n"
+      "Exit status: the program's own; it ends by the signal that ended the program; 125 if cuvmm\n"
+      "fails, 126 if the program cannot be executed, 127 if it is not found, 2 on wrong usage.");
   add_sim_flag(*command, request->simulation,
                "run on the simulated driver; --sim=devices=2,memory=8G sets what it has, and "
                "card=NAME lets all programs that name it share one card");
@@ -295,8 +329,8 @@ void add_run(CLI::App& app, int& exit_status) {
       "allocated, --stacks=all every one");
   option("--log-level", "VMM_LOG_LEVEL", "error|warning|info|debug", "how much is logged");
   option("--log-file", "VMM_LOG_FILE", "FILE", "log to this file instead of standard error");
-  option("--schedule", "VMM_SCHEDULE", "POLICY",
-         "scheduling policy of clients' work: off, fifo, round_robin, priority, fair");
+  option("--schedule", "VMM_SCHEDULE", "off|fifo|round_robin|priority|fair",
+         "scheduling policy of clients' work");
   command->add_flag("--frameworks", request->frameworks,
                     "make PyTorch and JAX use stream-ordered memory, which cuvmm serves; disables "
                     "PyTorch's own cache and memory snapshots; keeps settings that you have made");

@@ -29,6 +29,8 @@ class TraceNames {
   // Call these after the program has run. Returns one line that names the file written instead;
   // empty if the requested name was used.
   std::string renamed_note() const;
+  // Whether a file has the requested name, so that the trace gets another.
+  bool is_taken() const { return was_taken_; }
   // The traces that the run wrote; that of `process` comes first, if it wrote one.
   std::vector<std::string> written(pid_t process) const;
 
