@@ -58,7 +58,7 @@ const char* name_of(ErrorKind kind) {
     case ErrorKind::NotFound:
       return "not found";
     case ErrorKind::AlreadyExists:
-      return "exists already";
+      return "already exists";
     case ErrorKind::NotAvailable:
       return "not available in this driver";
     case ErrorKind::NotSupported:

@@ -105,7 +105,7 @@ template <>
 struct OptionType<Duration> {
   static std::optional<Duration> read(std::string_view text);
   static std::string print(Duration value);
-  static std::string allowed() { return "a time up to 1 day (10m, 1s, 250ms, 50us)"; }
+  static std::string allowed() { return "a time with a unit, up to 1 day (10m, 1s, 250ms, 50us)"; }
 };
 
 template <>

@@ -89,7 +89,7 @@ const char* name_of(cuvmm_status status) {
     case CUVMM_ERROR_OUT_OF_ADDRESSES:
       return "out of addresses";
     case CUVMM_ERROR_MODEL_ALREADY_EXISTS:
-      return "model exists already";
+      return "model already exists";
     case CUVMM_ERROR_MODEL_NOT_FOUND:
       return "model not found";
     case CUVMM_ERROR_NOT_SUPPORTED:
@@ -105,7 +105,7 @@ const char* name_of(cuvmm_status status) {
     case CUVMM_ERROR_NOT_FOUND:
       return "not found";
     case CUVMM_ERROR_ALREADY_EXISTS:
-      return "exists already";
+      return "already exists";
   }
   return "unknown status";
 }

@@ -11,7 +11,11 @@ using usage::DescribedOption;
 
 // Whether the operands are running processes, which `cuvmm COMMAND --list` lists.
 bool takes_processes(const DescribedCommand& command) {
-  return command.operand.starts_with("PID");
+  return command.operand.type == "PID";
+}
+// Whether the operands are a program and its arguments.
+bool takes_program(const DescribedCommand& command) {
+  return command.operand.type == "COMMAND";
 }
 
 std::string joined(const std::vector<std::string>& words, const char* between = " ") {
@@ -63,8 +67,13 @@ constexpr const char* bash_processes = R"sh(  if [[ $current != -* && $command =
     return
   fi
 )sh";
+constexpr const char* bash_operands = R"sh(  if [[ $current != -* && $command == {} ]]; then
+    mapfile -t COMPREPLY < <(compgen {} -- "$current")
+    return
+  fi
+)sh";
 constexpr const char* bash_files = R"(  if [[ $current != -* && -n $command ]]; then
-    COMPREPLY=($(compgen -f -- "$current"))
+    mapfile -t COMPREPLY < <(compgen -f -- "$current")
     return
   fi
   case $command in
@@ -88,8 +97,14 @@ std::string for_bash(const std::vector<DescribedCommand>& commands) {
   }
   text += bash_middle;
   for (const DescribedCommand& command : commands) {
-    if (!takes_processes(command)) continue;
-    text += fmt::format(bash_processes, command.name);
+    if (takes_processes(command)) text += fmt::format(bash_processes, command.name);
+    if (takes_program(command)) {
+      text += fmt::format(bash_operands, command.name, "-A command -A file");
+    }
+    if (!command.operand.choices.empty()) {
+      text +=
+          fmt::format(bash_operands, command.name, "-W '" + joined(command.operand.choices) + "'");
+    }
   }
   text += bash_files;
   text += fmt::format("    '') COMPREPLY=($(compgen -W '{} {}' -- \"$current\")) ;;\n",
@@ -105,7 +120,7 @@ std::string zsh_argument(const DescribedOption& option) {
   const std::string text = escaped(option.text, "[]:'", "\\");
   std::string value;
   if (!option.choices.empty()) {
-    value = fmt::format(":{}:({})", option.value, joined(option.choices));
+    value = fmt::format(":value:({})", joined(option.choices));
   } else if (!option.value.empty()) {
     value = fmt::format(":{}:_files", escaped(option.value, ":", "\\"));
   }
@@ -129,13 +144,17 @@ std::string for_zsh(const std::vector<DescribedCommand>& commands) {
       "  )\n  if (( CURRENT == 2 )); then\n    _describe command commands\n    return\n  fi\n"
       "  local command=$words[2]\n  shift words\n  (( CURRENT-- ))\n  case $command in\n";
   for (std::size_t i = 1; i < commands.size(); ++i) {
-    const bool takes_command = commands[i].operand.starts_with("COMMAND");
+    const auto& choices = commands[i].operand.choices;
     text += fmt::format("    {})\n      _arguments \\\n", commands[i].name);
     for (const DescribedOption& option : commands[i].options) text += zsh_argument(option);
     if (takes_processes(commands[i])) {
       text += fmt::format(zsh_processes, commands[i].name);
+    } else if (takes_program(commands[i])) {
+      text += "        '*::command:_normal' ;;\n";
+    } else if (!choices.empty()) {
+      text += fmt::format("        '*:what:({})' ;;\n", joined(choices));
     } else {
-      text += takes_command ? "        '*::command:_normal' ;;\n" : "        '*:file:_files' ;;\n";
+      text += "        '*:file:_files' ;;\n";
     }
   }
   return text + "  esac\n}\n_cuvmm \"$@\"\n";
@@ -151,6 +170,10 @@ std::string for_fish(const std::vector<DescribedCommand>& commands) {
           "complete -c cuvmm -n '__fish_seen_subcommand_from {0}' -f -a '(cuvmm {0} --list "
           "2>/dev/null)'\n",
           commands[i].name);
+    }
+    if (const auto& choices = commands[i].operand.choices; !choices.empty()) {
+      text += fmt::format("complete -c cuvmm -n '__fish_seen_subcommand_from {}' -f -a '{}'\n",
+                          commands[i].name, joined(choices));
     }
     for (const DescribedOption& option : commands[i].options) {
       text +=

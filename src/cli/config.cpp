@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/options.hpp"
+#include "base/sim_flag.hpp"
 #include "base/sim_options.hpp"
 #include "cli/commands.hpp"
 #include "cli/json_text.hpp"
@@ -58,9 +59,15 @@ int say_problems(const Table& table) {
   return problems.empty() ? 0 : exit_usage;
 }
 
-int show(bool json, bool simulated) {
+// `simulation` is the value of --sim; empty without it. It has been set in the environment.
+int show(bool json, const std::string& simulation) {
   const Options options = Options::from_environment();
-  const SimOptions sim_options = SimOptions::from_environment();
+  SimOptions sim_options = SimOptions::from_environment();
+  std::vector<SimSetting> settings;
+  static_cast<void>(split_sim_flag(simulation, settings));
+  for (const SimSetting& one : settings) {
+    static_cast<void>(sim_options.set(one.variable, one.value, Origin::CommandLine));
+  }
   if (json) {
     const nlohmann::json all = {{"schema", 1},
                                 {"options", as_json(options.list())},
@@ -71,7 +78,7 @@ int show(bool json, bool simulated) {
     const bool any = print_rows(options.list(), true);
     if (print_rows(sim_options.list(), true) || any) fmt::print("\n");
     print_rows(options.list(), false);
-    if (simulated) print_rows(sim_options.list(), false);
+    if (!simulation.empty()) print_rows(sim_options.list(), false);
   }
   warn_of_unknown_options();
   const int problems = say_problems(options);
@@ -97,8 +104,7 @@ void add_config(CLI::App& app, int& exit_status) {
   add_sim_flag(*command, *simulation,
                "include the simulated driver's options; --sim=devices=2 as for `cuvmm run`");
   command->callback([json, simulation, &exit_status] {
-    const bool is_simulated = !simulation->empty();
-    exit_status = set_simulation(*simulation) ? show(*json, is_simulated) : exit_usage;
+    exit_status = set_simulation(*simulation) ? show(*json, *simulation) : exit_usage;
   });
 }
 

@@ -27,7 +27,7 @@ const char* what_to_do_next(view::ExportFormat format) {
     case view::ExportFormat::RmmCsv:
       return "`cuvmm replay` reads it";
     case view::ExportFormat::Csv:
-      return "one line per event";
+      return "one line for each event";
   }
   return "";
 }
@@ -44,6 +44,7 @@ Result<void> write(view::Recording& recording, view::ExportFormat format, view::
 
 int export_to(const ExportRequest& request) {
   if (would_overwrite(request.out, {request.trace})) return exit_usage;
+  if (lacks_folder(request.out)) return exit_failed;
   auto recording = open_any_recording(request.trace);
   if (!recording) {
     say(request.trace + ": " + recording.error().text());

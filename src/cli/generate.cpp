@@ -53,7 +53,7 @@ std::string page_of(const Commands& commands, const DescribedCommand& of) {
   }
   page.see_also.emplace_back("cuvmmd(8)");
   DescribedCommand command = of;
-  if (is_program) command.operand = "COMMAND";
+  if (is_program) command.operand = {.type = "COMMAND", .is_required = true, .choices = {}};
   return usage::manual(page, command);
 }
 

@@ -13,6 +13,7 @@
 #include "cli/output.hpp"
 #include "cuvmm/version.h"
 #include "usage/help_format.hpp"
+#include "usage/wrong_usage.hpp"
 
 namespace cuvmm::cli {
 namespace {
@@ -68,17 +69,6 @@ std::vector<std::string> flags_of(const CLI::App& app) {
   return names;
 }
 
-// Of several unexpected words, the first option, or else the first word.
-std::string unexpected(const CLI::App& app) {
-  std::vector<std::string> words = app.remaining();
-  std::erase(words, "--");  // CLI11 keeps it, though it is no word
-  const auto option = std::find_if(words.begin(), words.end(), [](const std::string& word) {
-    return word.starts_with('-') && word != "-";
-  });
-  if (option != words.end()) return option->substr(0, option->find('='));
-  return words.empty() ? "" : words.front();
-}
-
 std::string without_beginning(const std::string& text, std::string_view beginning) {
   return text.starts_with(beginning) ? text.substr(beginning.size()) : text;
 }
@@ -87,20 +77,22 @@ std::string without_beginning(const std::string& text, std::string_view beginnin
 std::string usage_error(const CLI::App& app, const CLI::Error& error) {
   const auto chosen = app.get_subcommands();
   const CLI::App& of = chosen.empty() ? app : *chosen.front();
-  std::string word = unexpected(of);
+  std::string word = usage::unexpected(of);
   // A misspelt option leads to other errors too, since its value is taken for an argument.
   const bool is_extra = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
   if (!is_extra && !chosen.empty() && !word.starts_with('-')) word.clear();
   if (chosen.empty() && !word.empty() && !word.starts_with('-')) {
-    return printable(word) + ": there is no such command" + suggestion(word, commands_of(app));
+    const std::string close = suggestion(word, commands_of(app));
+    return printable(word) + ": there is no such command" +
+           (close.empty() ? "; `cuvmm --help` lists the commands" : close);
   }
   const std::string help = chosen.empty() ? "`cuvmm --help` lists the commands"
                                           : "see `cuvmm " + of.get_name() + " --help`";
   if (word.empty() && is_extra) {
-    return printable(unexpected(app)) + ": not expected before the command; " + help;
+    return printable(usage::unexpected(app)) + ": not expected before the command; " + help;
   }
   if (word.empty()) {
-    std::string what = without_beginning(error.what(), "process: ");
+    const std::string what = without_beginning(usage::problem_of(error), "process: ");
     const bool lacks_words = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr ||
                              dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr;
     if (!lacks_words) return what;

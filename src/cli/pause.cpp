@@ -60,15 +60,27 @@ bool is_running(int process) {
   return process > 0 && (::kill(process, 0) == 0 || errno != ESRCH);
 }
 
+// Whether the request found the process as it should be.
+bool changed_nothing(const PauseRequest& request, const ControlAnswer& answer) {
+  return answer.before ==
+         (request.what == ControlWhat::Pause ? share::Before::Paused : share::Before::Running);
+}
+
 void print_done(const PauseRequest& request, int process, const ControlAnswer& answer) {
   const bool paused = request.what == ControlWhat::Pause;
+  if (changed_nothing(request, answer)) {
+    fmt::print("{}: {}\n", process,
+               paused ? "is already paused: " + print_size(answer.moved) + " off the device"
+                      : "was not paused");
+    return;
+  }
   fmt::print("{}: {}: {} in {:.1f} ms, held for {:.1f} ms{}\n", process,
              paused ? "paused" : "resumed", print_size(answer.moved),
              static_cast<double>(answer.took_us) / 1000, static_cast<double>(answer.held_us) / 1000,
              is_simulated(process) ? " (simulated)" : "");
   const auto ms = [](std::uint64_t us) { return static_cast<double>(us) / 1000; };
   fmt::print(
-      "{}: of that: calls and work {:.1f}, host memory {:.1f}, copies {:.1f}, mapping {:.1f}, "
+      "{}: of that, for calls and work {:.1f}, host memory {:.1f}, copies {:.1f}, mapping {:.1f}, "
       "device memory {:.1f} ms\n",
       process, ms(answer.drain_us), ms(answer.host_us), ms(answer.copies_us), ms(answer.maps_us),
       ms(answer.chunks_us));
@@ -105,6 +117,9 @@ nlohmann::json as_json(int process, const Result<ControlAnswer>& answer) {
   return {{"process", process},
           {"done", done},
           {"paused", said.is_paused != 0},
+          {"was_paused", said.before == share::Before::Unknown
+                             ? nlohmann::json(nullptr)
+                             : nlohmann::json(said.before == share::Before::Paused)},
           {"off_devices", said.presence == share::Presence::OffDevices},
           {"moved_bytes", said.moved},
           {"stayed_bytes", said.stayed},

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/kept_text.hpp"
 #include "cli/commands.hpp"
 #include "cli/install_places.hpp"
 #include "cli/json_text.hpp"
@@ -171,7 +172,11 @@ int replay_trace(const ReplayWords& words, const CLI::App& command) {
     print_summary(*settings, *trace, outcome);
   }
   if (outcome.completed) return 0;
-  tell(0, fmt::format("event {}", outcome.events + 1), outcome.refusal.text());
+  Error refusal = outcome.refusal;
+  if (refusal.kind == ErrorKind::OutOfMemory && refusal.subject[0] != '\0') {
+    refusal.subject = kept_error_text(std::string{"tried: "} + refusal.subject);
+  }
+  tell(0, fmt::format("event {}", outcome.events + 1), refusal.text());
   return outcome.refusal.kind == ErrorKind::OutOfMemory ? exit_out_of_memory : exit_failed;
 }
 

@@ -106,12 +106,12 @@ Outcome print_one(const std::string& path) {
           : fmt::format(" and {} spilled", print_size(memory.spilled_peak_bytes));
   const auto used = memory.utilisation();
   if (memory.is_native()) {
-    line("peak physical", "not known, the driver served the program");
+    line("peak physical", "unknown, the driver served the program");
   } else {
     line("peak physical",
          fmt::format("{}{}, {}", print_size(memory.physical_peak_bytes), spilled,
                      used ? fmt::format("{:.1f}% of it used", 100 * *used)
-                          : "the program manages it itself, its use is not known"));
+                          : "pools or the program itself manage it, its use is unknown"));
   }
   line("allocations", fmt::format("{}, {} refused", memory.allocations, memory.failed_allocations));
   const auto counted = [&](TraceEvent event) { return work.of(event).count; };

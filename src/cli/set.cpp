@@ -31,7 +31,22 @@ bool read_size(const char* flag, const std::string& text, bool& is_set, Size& si
   return false;
 }
 
-int report(const SetRequest& request, const Result<node::ObserverAnswer>& answer) {
+// "limit 20.0 GiB, weight 3".
+std::string terms_of(const SetRequest& request, const node::TermsAsk& ask) {
+  std::string text;
+  const auto add = [&](bool is_set, const char* name, const std::string& value) {
+    if (is_set) text += (text.empty() ? "" : ", ") + std::string{name} + " " + value;
+  };
+  add(ask.sets_guarantee, "guarantee", print_size(ask.guarantee));
+  add(ask.sets_limit, "limit", ask.limit == node::unlimited ? "none" : print_size(ask.limit));
+  add(ask.sets_weight, "weight", std::to_string(ask.weight));
+  add(ask.sets_priority, "priority", std::to_string(ask.priority));
+  if (request.cap) add(true, "cap", std::to_string(*request.cap) + "%");
+  return text;
+}
+
+int report(const SetRequest& request, const node::TermsAsk& ask,
+           const Result<node::ObserverAnswer>& answer) {
   if (!answer.ok()) {
     say(answer.error().text());
     return 1;
@@ -40,7 +55,7 @@ int report(const SetRequest& request, const Result<node::ObserverAnswer>& answer
     say(fmt::format("{}: {}", request.name, answer->why_not));
     return 1;
   }
-  fmt::print("{}: {} {}\n", request.name, answer->changed,
+  fmt::print("{}: {} ({} {})\n", request.name, terms_of(request, ask), answer->changed,
              answer->changed == 1 ? "client" : "clients");
   return 0;
 }
@@ -77,7 +92,7 @@ int set(const SetRequest& request) {
   if (request.cap && answer.ok() && answer->why_not.empty()) {
     answer = ask_for_terms(node::TimeTermsAsk{.name = request.name, .cap = *request.cap});
   }
-  return report(request, answer);
+  return report(request, ask, answer);
 }
 
 }  // namespace

@@ -50,6 +50,8 @@ constexpr Row rows[] = {
     {TraceEvent::CopyElided, "copies avoided", "copies_elided", "elided_bytes"},
     {TraceEvent::Resize, "resized in place", "resizes"},
     {TraceEvent::OutOfMemory, "out of memory", "out_of_memory"},
+    {TraceEvent::Pause, "pauses", "pauses", "paused_bytes", "pause_us", "longest_pause_us"},
+    {TraceEvent::Resume, "resumes", "resumes", "resumed_bytes", "resume_us", "longest_resume_us"},
     {TraceEvent::Export, "exports", "exports"},
     {TraceEvent::Import, "imports", "imports"},
     {TraceEvent::MemoryInfo, "queries of free memory", "memory_questions"},
@@ -83,6 +85,8 @@ std::uint64_t took_of(const TraceRecord& record) {
     case TraceEvent::EventRecord:
     case TraceEvent::StreamWait:
     case TraceEvent::TimeGrantWait:
+    case TraceEvent::Pause:
+    case TraceEvent::Resume:
       return record.other;
     default:
       return 0;
@@ -136,7 +140,7 @@ void WorkSummary::print() const {
     std::string more;
     if (row.bytes_key != nullptr) more = "   " + print_size(tally.bytes);
     if (row.time_key != nullptr) {
-      more = fmt::format("   {:.3f} s", static_cast<double>(tally.took_ns) / 1e9);
+      more += fmt::format("   {:.3f} s", static_cast<double>(tally.took_ns) / 1e9);
     }
     if (row.longest_key != nullptr) {
       more += fmt::format(", at most {:.3f} ms", static_cast<double>(tally.longest_ns) / 1e6);

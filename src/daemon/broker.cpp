@@ -62,7 +62,8 @@ std::optional<std::string> Broker::configure(const ServiceConfig& config, Micros
                                         return named == std::to_string(one.index) ||
                                                named == observe::print_uuid(one.uuid);
                                       });
-    if (!is_there) return "capacity: there is no device " + name;
+    if (!is_there)
+      return "[capacity]: " + name + " is neither host nor the number or UUID of a device";
   }
   for (const auto& [place, bytes] : capacity) {
     if (place == host_place || config.guaranteed() <= bytes) continue;

@@ -20,6 +20,7 @@
 #include "share/private_folder.hpp"
 #include "usage/help_format.hpp"
 #include "usage/manual.hpp"
+#include "usage/wrong_usage.hpp"
 
 namespace cuvmm::daemon {
 namespace {
@@ -257,24 +258,24 @@ int run(int count, char** words) {
       "As root it serves all users and reads /etc/cuvmm/cuvmmd.toml if it exists. Without the\n"
       "service, programs share a card as natively; while it is away, they keep what they have.\n"
       "\n"
-      "SIGHUP reads the configuration again; SIGTERM and SIGINT end the service.\n"
+      "SIGHUP rereads the configuration; SIGTERM and SIGINT end the service.\n"
       "\n"
       "Exit status: 0, or 1 if it cannot serve; 2 on wrong usage or a wrong configuration.");
-  app.add_option("--socket", request.socket,
-                 "where it listens; else $XDG_RUNTIME_DIR/cuvmm/cuvmmd.sock for this user, as root "
-                 "/run/cuvmm/cuvmmd.sock for all")
+  app.add_option(
+         "--socket", request.socket,
+         "where to listen; by default $XDG_RUNTIME_DIR/cuvmm/cuvmmd.sock for this user, or, "
+         "as root, /run/cuvmm/cuvmmd.sock for all users")
       ->type_name("PATH");
-  app.add_option("--config", request.config,
-                 "capacity, guarantees and limits; read again at SIGHUP")
+  app.add_option("--config", request.config, "capacity, guarantees and limits; reread on SIGHUP")
       ->type_name("FILE");
   app.add_option(
          "--capacity", request.capacity,
          "how much of a device all clients together may have, for example 0=24G; else all of it")
       ->type_name("DEVICE=SIZE");
   app.add_option("--time", request.time,
-                 "how programs share the devices' time: off, share, priority or turns; overrides "
-                 "the configuration's [time] policy")
-      ->type_name("POLICY");
+                 "how programs share the devices' time; overrides the configuration's [time] "
+                 "policy")
+      ->type_name("off|share|priority|turns");
   app.add_option("--deep-pause-after", request.deep_pause_after,
                  "also take a paused program's contexts and modules off its devices after this "
                  "long, for example 10m, without a waiting call; off, as by default: never. "
@@ -305,7 +306,7 @@ int run(int count, char** words) {
     app.parse(count, words);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
-    return complain(std::string{error.what()} + "; see `cuvmmd --help`"), exit_usage;
+    return complain(usage::wrong_usage(app, error)), exit_usage;
   }
   if (prints_manual) return print_manual(app), 0;
   return serve(request);

@@ -128,7 +128,6 @@ Result<Driver> load_driver(const char* path, const LoaderDoors& doors) {
   if (driver.version < oldest_driver) {
     return Error{.kind = ErrorKind::NotAvailable,
                  .doing = "load driver",
-                 .subject = "driver",
                  .asked = oldest_driver,
                  .available = static_cast<Size>(driver.version)};
   }

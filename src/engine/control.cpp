@@ -70,8 +70,9 @@ Result<PauseReport> Control::pause(Duration timeout, Strict strict, const PauseW
   with_end.is_wanted = [&] { return !stays_out_.load() && watch.is_wanted(); };
   // The service brings it back once it has room.
   if (asker == Asker::Service) with_end.undo = Partly::No;
+  const bool was_paused = pauser_.is_paused();
   const auto paused = pauser_.pause(timeout, strict, with_end);
-  if (paused.ok()) pauses_.note(*paused);
+  if (paused.ok() && !was_paused) pauses_.note(*paused);
   if (paused.ok() && asker == Asker::Command) is_paused_by_command_.store(true);
   publish();
   if (!paused.ok() && stays_out_.load()) return is_ending;
@@ -93,13 +94,14 @@ Result<PauseReport> Control::resume(Partly partly, Asker asker, Duration within,
   }
   const HookBypass bypass;
   const std::uint64_t until = now_ns() + in_ns(within);
+  const bool was_paused = pauser_.is_paused();
   auto resumed = pauser_.resume(partly);
   while (DeviceReclaim::may_help(resumed) && now_ns() < until && is_wanted() &&
          pauser_.wait_for_room(until, is_wanted)) {
     resumed = pauser_.resume(partly);
   }
   if (resumed.ok()) {
-    resumes_.note(*resumed);
+    if (was_paused) resumes_.note(*resumed);
     is_paused_by_command_.store(false);
   }
   publish();

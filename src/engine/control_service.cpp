@@ -83,6 +83,7 @@ share::ControlAnswer answer(Control& control, const share::ControlRequest& reque
   const auto strict = (request.flags & share::control_flag::strict) != 0 ? Strict::Yes : Strict::No;
   const auto partly = (request.flags & share::control_flag::partly) != 0 ? Partly::Yes : Partly::No;
   share::ControlAnswer said;
+  const auto before = control.is_paused() ? share::Before::Paused : share::Before::Running;
   switch (request.what) {
     case share::ControlWhat::Pause:
       said = pause(control, timeout, strict, is_wanted, coordinator);
@@ -94,6 +95,7 @@ share::ControlAnswer answer(Control& control, const share::ControlRequest& reque
       said = control.agree(request);
   }
   said.is_paused = control.is_paused() ? 1 : 0;
+  said.before = before;
   said.presence = control.presence();
   said.left = control.left_memory();
   if (said.outcome == share::ControlOutcome::Done) said.ready = control.ready_bytes();

@@ -13,6 +13,7 @@
 #include "daemon/simulation.hpp"
 #include "kubernetes/plugin.hpp"
 #include "usage/help_format.hpp"
+#include "usage/wrong_usage.hpp"
 
 namespace cuvmm::kubernetes {
 namespace {
@@ -163,7 +164,7 @@ int run(int count, char** words) {
     app.parse(count, words);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help
-    return complain(std::string{error.what()} + "; see `cuvmm-device-plugin --help`"), exit_usage;
+    return complain(usage::wrong_usage(app, error)), exit_usage;
   }
   return serve(std::move(request));
 }

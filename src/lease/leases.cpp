@@ -24,13 +24,13 @@ constexpr std::uint64_t forgotten_after = 5'000 * a_millisecond;
 const char* words_for(RefusalReason why) {
   switch (why) {
     case RefusalReason::UnknownPlace:
-      return "it does not know the device";
+      return "it does not serve this device; start cuvmmd for it, or run with --node off";
     case RefusalReason::BeyondLimit:
       return "that is beyond this program's limit";
     case RefusalReason::TooMany:
       return "too many requests wait already";
     case RefusalReason::BeyondCapacity:
-      return "this program, its group, other programs and guarantees leave less";
+      return "not enough is left beside its group, other programs and guarantees";
     case RefusalReason::NotReturned:
       return "the programs that were asked did not release it";
     case RefusalReason::TurnsAreOff:
@@ -367,7 +367,9 @@ bool Leases::wait_until_leased(LeasedBudget& budget, Size size, std::uint64_t un
 }
 
 void Leases::log_refusal(const Pending& refused) {
-  if (refused.why == RefusalReason::BeyondLimit) {
+  const bool is_about_others =
+      refused.why != RefusalReason::BeyondLimit && refused.why != RefusalReason::UnknownPlace;
+  if (!is_about_others) {
     CUVMM_LOG_RARELY(Warning, "the node service refuses %s: %s", print_size(refused.bytes).c_str(),
                      words_for(refused.why));
     return;

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "base/kept_text.hpp"
 #include "base/text.hpp"
 #include "share/system_error.hpp"
 
@@ -79,7 +80,9 @@ Result<Fd> listen_at_port(WebAddress& where) {
       ::bind(socket.number(), address.generic(), address.size) != 0 ||
       ::listen(socket.number(), most_waiting) != 0 ||
       ::getsockname(socket.number(), address.generic(), &address.size) != 0) {
-    return share::system_error(serving_web);
+    Error error = share::system_error(serving_web);
+    error.subject = kept_error_text(where.text());
+    return error;
   }
   where.port = ntohs(where.is_ipv6 ? address.as<sockaddr_in6>().sin6_port
                                    : address.as<sockaddr_in>().sin_port);

@@ -143,7 +143,7 @@ Result<std::vector<ChunkRef>> PoolPlaces::take(const std::vector<Size>& granules
     for (std::size_t tried = 0;; ++tried) {
       const std::size_t place = order.at(granule, tried);
       if (place == count()) {
-        refusal.subject = "of the places; see VMM_LIMIT";
+        refusal.subject = "the pool's devices are full, or at VMM_LIMIT";
         refusal.asked = granules.size() * granule_;
         refusal.available = taken.size() * granule_;
         return refusal;

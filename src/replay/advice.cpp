@@ -110,9 +110,9 @@ Advice fits(const AdviceFacts& facts, const PolicyNeed& now) {
         "or libraries may have held part of the card (see `cuvmm top` and nvidia-smi), another "
         "limit than VMM_LIMIT may have applied, or the driver's pool may have been fragmented.";
   } else if (facts.was_refused) {
-    text += " It was refused memory on the card where it ran";
+    text += " When it was recorded, it ran out of memory";
     if (facts.memory_when_refused != unlimited) {
-      text += ", which had " + print_size(facts.memory_when_refused) + " for it";
+      text += " with " + print_size(facts.memory_when_refused) + " available";
     }
     text += ".";
   }

@@ -34,6 +34,9 @@ enum class ControlWhat : std::uint32_t {
 
 enum class Presence : std::uint32_t { OnDevices = 0, Leaving = 1, OffDevices = 2 };
 
+// What the process was when a request arrived.
+enum class Before : std::uint32_t { Unknown = 0, Running = 1, Paused = 2 };
+
 // The memory that left each device, in MiB, by the device's number in NVML.
 using LeftMemory = std::array<std::uint32_t, 16>;
 
@@ -79,10 +82,10 @@ struct ControlAnswer {
   std::uint64_t ready = 0;      // host bytes kept pinned for the next pause
   std::uint32_t is_paused = 0;
   Presence presence = Presence::OnDevices;
-  LeftMemory left{};              // unless OnDevices
-  std::uint32_t steps_heard = 0;  // EndedWork, Works: how many steps it had received
-  std::uint32_t reserved = 0;
-  std::array<char, 256> text{};  // why it was refused, or why some memory stayed
+  LeftMemory left{};                // unless OnDevices
+  std::uint32_t steps_heard = 0;    // EndedWork, Works: how many steps it had received
+  Before before = Before::Unknown;  // to Pause and Resume
+  std::array<char, 256> text{};     // why it was refused, or why some memory stayed
 
   void say(const std::string& words);
 };

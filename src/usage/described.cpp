@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "usage/described.hpp"
 
+#include <algorithm>
 #include <sstream>
 
 #include "usage/help_format.hpp"
@@ -19,6 +20,7 @@ std::vector<std::string> choices_in(const std::string& type) {
   const bool is_list = begin != std::string::npos;
   std::istringstream words{is_list ? type.substr(begin + 1, end - begin - 1) : type};
   for (std::string word; std::getline(words, word, is_list ? ',' : '|');) {
+    word.erase(std::min(word.find('['), word.size()));  // "auto[:SIZE]"
     const bool is_word = word.find_first_not_of("abcdefghijklmnopqrstuvwxyz_-") == word.npos;
     if (is_word) choices.push_back(word);
   }
@@ -40,12 +42,15 @@ DescribedCommand describe(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_group().empty()) continue;
     if (option->get_positional()) {
-      command.operand = option->get_type_name();
-      if (option->get_expected_max() > 1) command.operand += "...";
+      command.operand = {.type = type_of(*option),
+                         .is_required = option->get_required(),
+                         .is_repeatable = option->get_expected_max() > 1,
+                         .choices = choices_in(option->get_type_name())};
       continue;
     }
     DescribedOption row{.flags = {},
                         .value = value_of(*option),
+                        .default_value = option->get_default_str(),
                         .text = option->get_description(),
                         .choices = choices_in(option->get_type_name())};
     for (const std::string& name : option->get_snames()) row.flags.push_back("-" + name);

@@ -11,16 +11,24 @@ namespace cuvmm::usage {
 
 struct DescribedOption {
   std::vector<std::string> flags;  // "-o", "--output"
-  std::string value;               // "FILE"; empty for a flag
+  std::string value;               // "FILE", "{loose,tight}"; empty for a flag
+  std::string default_value;       // "10s"; may be empty
   std::string text;
   std::vector<std::string> choices;  // if only some values are allowed
+};
+
+struct DescribedOperand {
+  std::string type;  // "TRACE", "COMMAND"; empty: the command takes none
+  bool is_required = false;
+  bool is_repeatable = false;
+  std::vector<std::string> choices;
 };
 
 struct DescribedCommand {
   std::string name;
   std::string text;
   std::string footer;
-  std::string operand;  // "TRACE", "COMMAND"; empty for none
+  DescribedOperand operand;
   std::vector<DescribedOption> options;
 };
 

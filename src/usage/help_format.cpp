@@ -15,25 +15,20 @@ std::size_t end_of_type(const std::string& type) {
   return colon;
 }
 
-// "SIZE"; "{loose,tight}" of "TEXT:{loose,tight}"; "NUMBER" of "INT:INT in [0 - 9]".
-std::string shown_type(const CLI::Option& option) {
-  const std::string type = option.get_type_name();
-  const std::size_t end = end_of_type(type);
-  std::string check = end == std::string::npos ? "" : type.substr(end + 1);
-  if (check.starts_with('{')) return check;
-  const std::string name = type_of(option);
-  return name == "INT" || name == "UINT" ? "NUMBER" : name;
-}
-
 bool takes_several(const CLI::Option& option) {
   return option.get_expected_max() > 1;
 }
 
 }  // namespace
 
+// "{loose,tight}" of "TEXT:{loose,tight}"; "NUMBER" of "INT:INT in [0 - 9]".
 std::string type_of(const CLI::Option& option) {
   const std::string type = option.get_type_name();
-  return type.substr(0, end_of_type(type));
+  const std::size_t end = end_of_type(type);
+  std::string check = end == std::string::npos ? "" : type.substr(end + 1);
+  if (check.starts_with('{')) return check;
+  const std::string name = type.substr(0, end);
+  return name == "INT" || name == "UINT" ? "NUMBER" : name;
 }
 
 // CLI11 leaves two empty lines where a group of hidden options would be.
@@ -56,7 +51,7 @@ std::string HelpFormat::make_option_name(const CLI::Option* option, bool is_posi
 std::string HelpFormat::make_option_opts(const CLI::Option* option) const {
   if (option->get_type_size() == 0) return {};
   std::string text;
-  if (const std::string type = shown_type(*option); !type.empty()) text += " " + type;
+  if (const std::string type = type_of(*option); !type.empty()) text += " " + type;
   if (!option->get_default_str().empty()) text += "=" + option->get_default_str();
   if (takes_several(*option)) text += " ...";
   if (option->get_required()) text += " REQUIRED";

@@ -5,7 +5,8 @@
 
 namespace cuvmm::usage {
 
-// What the option's value is, without CLI11's notes on checks: "SIZE", "auto[:SIZE]".
+// What the option's value is, without CLI11's notes on checks: "SIZE", "auto[:SIZE]",
+// "{loose,tight}".
 std::string type_of(const CLI::Option& option);
 
 // How --help shows options: a flag, its value and its default, without CLI11's notes on checks,

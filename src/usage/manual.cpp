@@ -43,8 +43,10 @@ std::string capital(std::string text) {
 
 std::string synopsis(const ManualPage& page, const DescribedCommand& of) {
   std::string text = bold(page.command) + " [" + italic("OPTION") + "...]";
-  if (!of.operand.empty()) text += " " + italic(of.operand);
-  return text;
+  const DescribedOperand& operand = of.operand;
+  if (operand.type.empty()) return text;
+  const std::string name = italic(operand.type) + (operand.is_repeatable ? "..." : "");
+  return text + (operand.is_required ? " " + name : " [" + name + "]");
 }
 
 std::string option_lines(const DescribedCommand& command) {
@@ -56,6 +58,9 @@ std::string option_lines(const DescribedCommand& command) {
     }
     if (!option.value.empty()) text += " " + italic(option.value);
     text += "\n" + plain(option.text) + "\n";
+    if (!option.default_value.empty()) {
+      text += ".br\nDefault: " + plain(option.default_value) + "\n";
+    }
   }
   return text;
 }

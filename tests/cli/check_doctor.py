@@ -113,7 +113,7 @@ class Doctor(CliTest):
         self.assertTrue(folders[0]["text"].startswith(taken[0] + "-"), folders)
         shutil.rmtree(folders[0]["text"])
         for folder, one in zip(taken, folders[1:]):
-            self.assertEqual(one["verdict"], "doubtful")
+            self.assertEqual(one["verdict"], "limited")
             self.assertIn(f"{folder} is not used", one["text"])
             self.assertTrue(one["remedy"])
 

@@ -348,9 +348,10 @@ class Help(CliTest):
 
     def test_names_what_was_not_expected_and_what_is_close(self):
         for words, said in ((("pse",), "pse: there is no such command (did you mean pause?)"),
-                            (("xyzzy",), "xyzzy: there is no such command\n"),
-                            (("foo",), "foo: there is no such command\n"),
+                            (("xyzzy",), "xyzzy: there is no such command; `cuvmm --help` lists the commands\n"),
+                            (("foo",), "foo: there is no such command; `cuvmm --help` lists the commands\n"),
                             (("--sim", "run", "--", "true"), "--sim: not expected before the command; see `cuvmm run --help`\n"),
+                            (("run", "--limit", "1G", "--limit", "2G", "--", "true"), "--limit: may be given once\n"),
                             (("run",), "command is required; see `cuvmm run --help`\n"),
                             ((), "a command is required; `cuvmm --help` lists the commands\n"),
                             (("config", "more"), "more: not expected; `cuvmm config --help`"),

@@ -26,7 +26,7 @@ SOURCE_FOLDERS = {
     "lease": ["+share", "node"],
     "observe": ["share", "node", "base"],
     "checkpoint": ["observe", "share", "driver", "trace", "base"],
-    "usage": [],
+    "usage": ["base"],
     "daemon": ["usage", "checkpoint", "observe", "node", "share", "driver", "trace", "base"],
     "kubernetes": ["usage", "daemon", "node", "base"],
     "cli": ["usage", "view", "replay", "checkpoint", "observe", "share", "node", "driver", "trace",

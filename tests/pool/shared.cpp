@@ -43,7 +43,7 @@ class SharedPoolTest : public PoolTest {
 
 TEST_F(SharedPoolTest, NamesAreUniqueAndKnown) {
   given("a");
-  EXPECT_EQ(outcome(pool->register_model("a", {.capacity = granule})), "exists already");
+  EXPECT_EQ(outcome(pool->register_model("a", {.capacity = granule})), "already exists");
   EXPECT_EQ(outcome(pool->register_model("", {.capacity = granule})), "invalid argument");
   EXPECT_EQ(outcome(pool->allocate("b", 1)), "not found");
   EXPECT_EQ(outcome(pool->activate("b")), "not found");

@@ -195,7 +195,7 @@ TEST(LoadDriver, ADriverTooOldIsRefusedWithBothVersions) {
   ASSERT_FALSE(driver);
   EXPECT_EQ(driver.error().kind, ErrorKind::NotAvailable);
   EXPECT_EQ(driver.error().text(),
-            "load driver: not available in this driver (driver), needs CUDA 11.0, "
+            "load driver: not available in this driver, needs CUDA 11.0, "
             "the driver has 10.2");
 }
 

@@ -57,8 +57,8 @@ TEST(Advice, BlamesNothingOnTheCardIfTheUserAsksAboutALargerOne) {
   facts.memory_when_refused = 64 * MiB;
   const Advice advice = advise(facts);
   EXPECT_EQ(advice.verdict, AdviceVerdict::Fits);
-  EXPECT_TRUE(advice.text.ends_with(
-      " It was refused memory on the card where it ran, which had 64.0 MiB for it."))
+  EXPECT_TRUE(
+      advice.text.ends_with(" When it was recorded, it ran out of memory with 64.0 MiB available."))
       << advice.text;
 }
 

@@ -45,7 +45,9 @@ def main():
     parser.add_argument("settings", nargs="?", help="settings of the driver: devices=2,memory=8G")
     split = words.index("--") if "--" in words else len(words)
     command = words[split + 1:]
-    request = parser.parse_args(words[:split])
+    request, surplus = parser.parse_known_args(words[:split])
+    if surplus:
+        parser.error(f"{surplus[0]}: not expected; the command comes after --")
     if request.folder:
         print(cuvmm_sim.folder())
         return 0

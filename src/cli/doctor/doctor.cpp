@@ -25,14 +25,14 @@ constexpr std::array checks{
 };
 
 constexpr const char* name_of(Verdict verdict) {
-  return verdict == Verdict::Good ? "good" : verdict == Verdict::Doubtful ? "doubtful" : "bad";
+  return verdict == Verdict::Good ? "good" : verdict == Verdict::Limited ? "limited" : "bad";
 }
 
 std::string sign_of(Verdict verdict) {
   switch (verdict) {
     case Verdict::Good:
       return in_tone("✓", Tone::Good, STDOUT_FILENO);
-    case Verdict::Doubtful:
+    case Verdict::Limited:
       return in_tone("!", Tone::Doubtful, STDOUT_FILENO);
     case Verdict::Bad:
       return in_tone("✗", Tone::Bad, STDOUT_FILENO);
@@ -117,7 +117,7 @@ void add_doctor(CLI::App& app, int& exit_status) {
   auto request = std::make_shared<Request>();
   CLI::App* command = app.add_subcommand("doctor", "check that this machine can run cuvmm");
   command->footer(
-      "✓ good   ! one feature will not work   ✗ must be fixed\n"
+      "✓ good   ! limited   ✗ must be fixed\n"
       "\n"
       "Examples:\n"
       "  cuvmm doctor\n"

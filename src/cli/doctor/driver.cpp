@@ -34,10 +34,10 @@ void look_at_device(const Driver& driver, CUdevice device, Findings& findings) {
                          "this device cannot: its memory stays the driver's, cuvmm only records"));
   findings.push_back(has("  sharing by descriptor",
                          can(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED),
-                         Verdict::Doubtful,
+                         Verdict::Limited,
                          "memory cannot be shared with other processes on this device"));
   findings.push_back(has("  stream-ordered memory", can(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED),
-                         Verdict::Doubtful, "the device has no memory pools"));
+                         Verdict::Limited, "the device has no memory pools"));
   CUmemAllocationProp wanted{};
   wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   wanted.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
@@ -63,7 +63,7 @@ Findings look_at_driver(const DoctorRequest& request) {
                "install NVIDIA's driver again, or look for another libcuda.so.1 on "
                "LD_LIBRARY_PATH"}};
     }
-    return {{Verdict::Doubtful, "driver", "this machine has none",
+    return {{Verdict::Limited, "driver", "this machine has none",
              "install NVIDIA's driver, or use the simulated one: cuvmm run --sim, "
              "cuvmm doctor --sim"}};
   }

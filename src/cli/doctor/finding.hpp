@@ -6,7 +6,7 @@
 
 namespace cuvmm::cli {
 
-enum class Verdict { Good, Doubtful, Bad };
+enum class Verdict { Good, Limited, Bad };
 
 // The result of one check.
 struct Finding {

@@ -70,7 +70,7 @@ Findings look_at_runtime(const DoctorRequest& request) {
       return {{Verdict::Good, "CUDA runtime", which + ": starts and allocates memory", ""}};
     }
     constexpr int driver_too_old = 35;
-    return {{error == driver_too_old ? Verdict::Doubtful : Verdict::Bad, "CUDA runtime",
+    return {{error == driver_too_old ? Verdict::Limited : Verdict::Bad, "CUDA runtime",
              fmt::format("{}: answers {}", which, runtime.name_of(error)),
              error == driver_too_old
                  ? "this runtime needs a newer driver"

@@ -57,7 +57,7 @@ Findings look_at_versions(const DoctorRequest&) {
 
   const auto package = find_python_package();
   if (!package) {
-    findings.push_back({Verdict::Doubtful, "plots", "no Python package beside this program",
+    findings.push_back({Verdict::Limited, "plots", "no Python package beside this program",
                         "install cuvmm's Python package, or the whole of it"});
     return findings;
   }
@@ -70,7 +70,7 @@ Findings look_at_versions(const DoctorRequest&) {
         module);
     ::setenv("CUVMM_DOCTOR_PYTHON", python.c_str(), 1);
     const bool is_there = std::system(command.c_str()) == 0;  // contains no outside input
-    findings.push_back({is_there ? Verdict::Good : Verdict::Doubtful, fmt::format("{}", module),
+    findings.push_back({is_there ? Verdict::Good : Verdict::Limited, fmt::format("{}", module),
                         is_there ? fmt::format("in {}", python)
                                  : fmt::format("{} has none; pictures need it", python),
                         is_there ? ""
@@ -85,14 +85,14 @@ Findings look_at_limits(const DoctorRequest&) {
   rlimit files{};
   ::getrlimit(RLIMIT_NOFILE, &files);
   const bool has_files = files.rlim_cur == RLIM_INFINITY || files.rlim_cur >= enough_files;
-  findings.push_back({has_files ? Verdict::Good : Verdict::Doubtful, "open files",
+  findings.push_back({has_files ? Verdict::Good : Verdict::Limited, "open files",
                       files.rlim_cur == RLIM_INFINITY
                           ? "unlimited"
                           : fmt::format("at most {} open", files.rlim_cur),
                       has_files ? "" : "ulimit -n 4096: sharing needs one per chunk"});
   const std::uint64_t maps = number_in("/proc/sys/vm/max_map_count");
   const bool has_maps = maps >= enough_maps;
-  findings.push_back({has_maps ? Verdict::Good : Verdict::Doubtful, "maps per process",
+  findings.push_back({has_maps ? Verdict::Good : Verdict::Limited, "maps per process",
                       fmt::format("{}", maps),
                       has_maps ? ""
                                : "sysctl vm.max_map_count=65530: the simulated driver needs "
@@ -114,7 +114,7 @@ Findings look_at_sockets(const DoctorRequest&) {
   if (folder) {
     findings.push_back({Verdict::Good, "socket folder", *folder, ""});
   } else {
-    findings.push_back({Verdict::Doubtful, "socket folder", folder.error().text(),
+    findings.push_back({Verdict::Limited, "socket folder", folder.error().text(),
                         "set XDG_RUNTIME_DIR to a folder of your own (mode 0700): sharing needs "
                         "one"});
   }
@@ -122,7 +122,7 @@ Findings look_at_sockets(const DoctorRequest&) {
     const auto found = share::PrivateFolder::open(usual);
     if (found || found.error().kind != ErrorKind::InvalidArgument) continue;
     findings.push_back(
-        {Verdict::Doubtful, "socket folder", usual + " is not used: it is not this user's alone",
+        {Verdict::Limited, "socket folder", usual + " is not used: it is not this user's alone",
          "remove it, or ask its owner to; it should be a folder of yours, mode 0700"});
   }
   return findings;

@@ -252,7 +252,7 @@ void add_top(CLI::App& app, int& exit_status) {
       "not\n"
       "cached. A dash: not counted (--mode monitor), or no limit. If cuvmmd runs: its devices, "
       "its\n"
-      "clients, which clients wait for which, and why memory moved last.\n"
+      "clients, which clients wait for which, and why memory last moved.\n"
       "If standard output is not a terminal, it prints once and exits.\n"
       "\n"
       "Keys: q quits; p l c u m n a o sort by physical, live, cached, used, moves, process ID,\n"
