@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generates docs/measured.md, bench/results/figures.md and two tables in README.md from bench/results.
+"""Generates docs/measured.md, bench/results/figures.md and the tables of figures in README.md and
+docs/scheduling.md from bench/results.
 
     measured.py [--check]
 
@@ -7,8 +8,8 @@ So no figure there is typed by hand. measured.md is a summary of one page; figur
 bench/goals.json lists the figures with a goal: a name, the goal, the file, and the path to the
 figure in that file. A figure from several rounds is shown with the smallest and the largest of
 them. same_results.py makes the rows of programs with the same results under cuvmm, and
-measured_summary.py the other summaries. bench/headline.json has the rows of README.md and where
-their figures come from. --check only checks whether the files are up to date.
+measured_summary.py the other summaries; device_time_tables.py makes the tables of scheduling.md.
+bench/headline.json has the rows of README.md and where their figures come from. --check only checks whether the files are up to date.
 """
 import argparse
 import difflib
@@ -16,6 +17,7 @@ import json
 import pathlib
 import sys
 
+import device_time_tables
 import measured_summary
 import same_results
 from result_tables import details_of, figure, number, table, with_spread
@@ -28,9 +30,12 @@ FIGURES_LINK = "../bench/results/figures.md"  # from PAGE
 HEAD = "<!-- SPDX-License-Identifier: Apache-2.0 -->\n<!-- Made by tools/measured.py. -->\n"
 GOALS = ROOT / "bench" / "goals.json"
 README = ROOT / "README.md"
+SCHEDULING = ROOT / "docs" / "scheduling.md"
 HEADLINE = ROOT / "bench" / "headline.json"
 BEGINS, ENDS = "<!-- made by tools/measured.py -->\n", "<!-- end -->\n"
 BEGINS_WHERE = "<!-- made by tools/measured.py: where it ran -->\n"
+BEGINS_SHARING = "<!-- made by tools/measured.py: two programs -->\n"
+BEGINS_TORCH = "<!-- made by tools/measured.py: two PyTorch programs -->\n"
 
 
 def follow(data, steps):
@@ -113,12 +118,12 @@ def headline(rows, results=RESULTS):
     return table(["What", "Natively", "With cuvmm"], made)
 
 
-def readme(text, made, begins=BEGINS):
+def with_table(text, made, begins=BEGINS):
     """Returns the text with the table after the line `begins` replaced by `made`."""
     before, _, rest = text.partition(begins)
     _, end, after = rest.partition(ENDS)
     if not end:
-        raise SystemExit(f"README.md has no lines {begins.strip()} and {ENDS.strip()}")
+        raise SystemExit(f"a page has no lines {begins.strip()} and {ENDS.strip()}")
     return before + begins + made + ENDS + after
 
 
@@ -219,9 +224,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--check", action="store_true")
     figures = headline(json.loads(HEADLINE.read_text(encoding="utf-8")))
-    front = readme(README.read_text(encoding="utf-8"), figures)
-    front = readme(front, measured_summary.where_it_ran(RESULTS), BEGINS_WHERE)
-    made = {PAGE: page(), FIGURES: all_figures(), README: front}
+    front = with_table(README.read_text(encoding="utf-8"), figures)
+    front = with_table(front, measured_summary.where_it_ran(RESULTS), BEGINS_WHERE)
+    scheduling = with_table(SCHEDULING.read_text(encoding="utf-8"), device_time_tables.sharing(RESULTS), BEGINS_SHARING)
+    scheduling = with_table(scheduling, device_time_tables.torch(RESULTS), BEGINS_TORCH)
+    made = {PAGE: page(), FIGURES: all_figures(), README: front, SCHEDULING: scheduling}
     if not parser.parse_args().check:
         for file, text in made.items():
             file.write_text(text, encoding="utf-8")

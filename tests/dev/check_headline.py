@@ -47,13 +47,13 @@ class Headline(unittest.TestCase):
 
     def test_only_the_table_changes(self):
         page = f"before\n{measured.BEGINS}old\n{measured.ENDS}after\n"
-        made = measured.readme(page, "new\n")
+        made = measured.with_table(page, "new\n")
         self.assertEqual(made, page.replace("old", "new"))
-        self.assertEqual(measured.readme(made, "new\n"), made)
+        self.assertEqual(measured.with_table(made, "new\n"), made)
 
     def test_each_table_has_its_own_place(self):
         page = f"{measured.BEGINS}figures\n{measured.ENDS}{measured.BEGINS_WHERE}cards\n{measured.ENDS}"
-        made = measured.readme(page, "new\n", measured.BEGINS_WHERE)
+        made = measured.with_table(page, "new\n", measured.BEGINS_WHERE)
         self.assertEqual(made, page.replace("cards", "new"))
 
     def test_a_ratio_beyond_its_goal_does_not_look_like_it(self):
@@ -63,7 +63,7 @@ class Headline(unittest.TestCase):
     def test_a_page_without_markers_is_refused(self):
         for page in ("nothing", measured.BEGINS, measured.ENDS):
             with self.assertRaises(SystemExit):
-                measured.readme(page, "new\n")
+                measured.with_table(page, "new\n")
 
 
 if __name__ == "__main__":
