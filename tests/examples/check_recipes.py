@@ -36,7 +36,7 @@ class Recipes(unittest.TestCase):
     def test_every_recipe_has_a_test(self):
         tested = {"Two trainings on one card", "Take turns with a notebook",
                   "Pause a server while the model trains", "Fit a job into 80%",
-                  "Find out who fragments", "Test a CUDA project without a GPU"}
+                  "Find out what fragments memory", "Test a CUDA project without a GPU"}
         self.assertEqual(set(recipes()), tested)
 
     def test_two_trainings_run_side_by_side_within_their_shares(self):
@@ -60,7 +60,7 @@ class Recipes(unittest.TestCase):
         self.assertIn("all of 3 steps found what they had written", said)
 
     def test_a_trace_tells_who_allocates(self):
-        said, _ = self.followed("Find out who fragments")
+        said, _ = self.followed("Find out what fragments memory")
         self.assertRegex(said, r"AT PEAK +NEVER FREED(.|\n)*main \(take_turns\)")
 
     def test_a_project_can_be_tested_without_a_card(self):
