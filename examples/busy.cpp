@@ -35,7 +35,7 @@ constexpr int most_ahead = 16;  // launches not yet waited for
 constexpr int kernels_of_graph = 8;
 constexpr int calibrations = 20;
 
-#define CHECK(name, ...) must(CALL(name)(__VA_ARGS__) == CUDA_SUCCESS, DRIVER_SYMBOL(name))
+#define CHECK(name, ...) must(CALL(name)(__VA_ARGS__), DRIVER_SYMBOL(name))
 
 struct Settings {
   std::uint64_t kernel_ns = 50'000;

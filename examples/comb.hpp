@@ -39,8 +39,8 @@ class Memory {
   virtual void read(void* to, Address from, Size pitch, Size width, Size rows) = 0;
 };
 
-[[noreturn]] inline void give_up(const char* what, int answer) {
-  std::fprintf(stderr, "frag_test: %s answered %d\n", what, answer);
+[[noreturn]] inline void give_up(const char* what, const std::string& error) {
+  std::fprintf(stderr, "frag_test: %s returned %s\n", what, error.c_str());
   std::exit(Broken);
 }
 

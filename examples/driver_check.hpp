@@ -12,16 +12,12 @@
 extern const char* const program;
 
 [[noreturn]] inline void missing_driver(const char* symbol) {
-  std::fprintf(stderr, "%s: no driver with %s; `cuvmm run --sim` has a simulated one\n", program,
-               symbol);
-  std::exit(2);
+  driver_calls::end_without_driver(program, symbol, 2);
 }
 
 inline void check(CUresult answer, const char* what) {
   if (answer == CUDA_SUCCESS) return;
-  const char* name = nullptr;
-  CALL(cuGetErrorName)(answer, &name);
-  std::fprintf(stderr, "%s: %s returned %s (CUDA error %d)\n", program, what,
-               name != nullptr ? name : "an unknown error", static_cast<int>(answer));
+  std::fprintf(stderr, "%s: %s returned %s\n", program, what,
+               driver_calls::error_text(answer).c_str());
   std::exit(2);
 }

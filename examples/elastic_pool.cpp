@@ -30,7 +30,7 @@ void print(const char* when, const cuvmm::ElasticPool& pool) {
 
 unsigned char first_byte(std::uint64_t address) {
   unsigned char byte = 0;
-  must(CALL(cuMemcpyDtoH)(&byte, address, 1) == CUDA_SUCCESS, "a copy failed");
+  must(CALL(cuMemcpyDtoH)(&byte, address, 1), "cuMemcpyDtoH");
   return byte;
 }
 
@@ -38,17 +38,17 @@ unsigned char first_byte(std::uint64_t address) {
 // early.
 void fill(cuvmm::ElasticPool& pool, std::uint64_t address, unsigned char value,
           std::uint64_t size) {
-  must(CALL(cuMemsetD8)(address, value, size) == CUDA_SUCCESS, "a set failed");
-  must(pool.fence(nullptr).ok(), "the pool takes no fence");
+  must(CALL(cuMemsetD8)(address, value, size), "cuMemsetD8");
+  must(pool.fence(nullptr));
 }
 
 }  // namespace
 
 int main() {
   CUcontext context = nullptr;
-  must(CALL(cuInit)(0) == CUDA_SUCCESS, "no CUDA device");
-  must(CALL(cuDevicePrimaryCtxRetain)(&context, 0) == CUDA_SUCCESS, "no context");
-  must(CALL(cuCtxSetCurrent)(context) == CUDA_SUCCESS, "no context");
+  must(CALL(cuInit)(0), "cuInit");
+  must(CALL(cuDevicePrimaryCtxRetain)(&context, 0), "cuDevicePrimaryCtxRetain");
+  must(CALL(cuCtxSetCurrent)(context), "cuCtxSetCurrent");
 
   auto pool = must(cuvmm::ElasticPool::create(128 * GiB, {.physical_limit = 1 * GiB}));
   std::printf("128 GiB of addresses from 0x%llx on, granules of %.0f MiB\n",
@@ -70,13 +70,13 @@ int main() {
   std::printf("  refused: %s\n", refused.error().message());
 
   for (std::uint64_t i = 0; i < 16; i += 2) {
-    must(pool.deallocate(i * 8 * GiB, 48 * MiB).ok(), "cannot deallocate");
+    must(pool.deallocate(i * 8 * GiB, 48 * MiB));
   }
   print("every second one given back", pool);
   const auto large = must(pool.allocate(512 * MiB));
   fill(pool, large.address, 200, large.size);
   print("and used for one large piece", pool);
-  must(pool.deallocate(large).ok(), "cannot deallocate");
+  must(pool.deallocate(large));
 
   // Small pieces, one per granule. Compaction packs them into fewer granules.
   std::vector<std::uint64_t> small;

@@ -10,13 +10,11 @@
 namespace {
 
 [[noreturn]] void missing_driver(const char* symbol) {
-  std::fprintf(stderr, "frag_test: no driver with %s; `cuvmm run --sim` has a simulated one\n",
-               symbol);
-  std::exit(comb::Broken);
+  driver_calls::end_without_driver("frag_test", symbol, comb::Broken);
 }
 
 void check(CUresult answer, const char* what) {
-  if (answer != CUDA_SUCCESS) comb::give_up(what, answer);
+  if (answer != CUDA_SUCCESS) comb::give_up(what, driver_calls::error_text(answer));
 }
 
 class DriverMemory final : public comb::Memory {

@@ -14,7 +14,9 @@
 namespace {
 
 void check(cudaError_t answer, const char* what) {
-  if (answer != cudaSuccess) comb::give_up(what, answer);
+  if (answer == cudaSuccess) return;
+  comb::give_up(what,
+                std::string{cudaGetErrorName(answer)} + " (" + cudaGetErrorString(answer) + ")");
 }
 
 // Writes rows of `width` words that begin `pitch` words apart in `block`.

@@ -23,8 +23,8 @@ constexpr Size GiB = Size{1} << 30;
 
 enum Exit { Succeeded = 0, Failed = 1, Usage = 2, Broken = 3 };
 
-[[noreturn]] inline void give_up(const char* what, int answer) {
-  std::fprintf(stderr, "resize_test: %s answered %d\n", what, answer);
+[[noreturn]] inline void give_up(const char* what, const std::string& error) {
+  std::fprintf(stderr, "resize_test: %s returned %s\n", what, error.c_str());
   std::exit(Broken);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks a condition. If it does not hold, prints the reason after the name in `program`, and ends
-// the program.
+// Checks a condition or a result. If it is false or an error, prints the reason after the name in
+// `program`, and ends the program.
 #pragma once
 
 #include <cstdio>
@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cuvmm/result.hpp"
+#include "driver_calls.hpp"
 
 extern const char* const program;
 
@@ -26,7 +27,11 @@ inline void must(const cuvmm::Result<void>& result) {
   if (!result.ok()) must(false, result.error().message());
 }
 
+inline void must(CUresult answer, const char* function) {
+  if (answer == CUDA_SUCCESS) return;
+  must(false, (std::string{function} + " returned " + driver_calls::error_text(answer)).c_str());
+}
+
 [[noreturn]] inline void missing_driver(const char* symbol) {
-  std::fprintf(stderr, "%s: the driver has no %s\n", program, symbol);
-  std::exit(1);
+  driver_calls::end_without_driver(program, symbol, 1);
 }

@@ -11,7 +11,9 @@
 namespace {
 
 void check(cudaError_t answer, const char* what) {
-  if (answer != cudaSuccess) growth::give_up(what, answer);
+  if (answer == cudaSuccess) return;
+  growth::give_up(what,
+                std::string{cudaGetErrorName(answer)} + " (" + cudaGetErrorString(answer) + ")");
 }
 
 void* pointer(growth::Address address) {

@@ -45,10 +45,7 @@ inline const char* program = "";
 
 inline void check(CUresult answer, const char* what) {
   if (answer == CUDA_SUCCESS) return;
-  const char* name = nullptr;
-  CALL(cuGetErrorName)(answer, &name);
-  give_up("%s failed with %s (CUDA error %d)", what, name != nullptr ? name : "an unknown error",
-          int{answer});
+  give_up("%s returned %s", what, driver_calls::error_text(answer).c_str());
 }
 template <class T>
 T taken(cuvmm::Result<T> result) {

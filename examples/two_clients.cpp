@@ -40,17 +40,12 @@ constexpr int most_ahead = 32;  // kernels that the second client has submitted 
 }
 
 [[noreturn]] void missing_driver(const char* symbol) {
-  std::fprintf(stderr, "two_clients: no driver with %s; `cuvmm run --sim` has a simulated one\n",
-               symbol);
-  std::exit(1);
+  driver_calls::end_without_driver("two_clients", symbol, 1);
 }
 
 void check(CUresult answer, const char* what) {
   if (answer == CUDA_SUCCESS) return;
-  const char* name = nullptr;
-  CALL(cuGetErrorName)(answer, &name);
-  const std::string error = name != nullptr ? name : "an unknown error";
-  give_up((std::string{what} + " returned " + error).c_str());
+  give_up((std::string{what} + " returned " + driver_calls::error_text(answer)).c_str());
 }
 #define CHECK(name, ...)                               \
   do {                                                 \

@@ -37,15 +37,13 @@ class Model {
     if (first) weights_ = must(pool_.allocate(name_, 300 * MiB));
     const bool kept = must(pool_.activate(name_)) == cuvmm::Activation::Kept;
     if (first || !kept) {
-      must(CALL(cuMemsetD8)(weights_.address, weight_, weights_.size) == CUDA_SUCCESS,
-           "a set failed");
+      must(CALL(cuMemsetD8)(weights_.address, weight_, weights_.size), "cuMemsetD8");
       ++loads_;
     }
     if (cache_.size == 0) cache_ = must(pool_.allocate(name_, 100 * MiB));
-    must(CALL(cuMemsetD8)(cache_.address, 255, cache_.size) == CUDA_SUCCESS, "a set failed");
+    must(CALL(cuMemsetD8)(cache_.address, 255, cache_.size), "cuMemsetD8");
     unsigned char weight = 0;
-    must(CALL(cuMemcpyDtoH)(&weight, weights_.address + 123 * MiB, 1) == CUDA_SUCCESS,
-         "a copy failed");
+    must(CALL(cuMemcpyDtoH)(&weight, weights_.address + 123 * MiB, 1), "cuMemcpyDtoH");
     must(weight == weight_, "the weights have changed");
     // The device must finish its work on this memory before another model takes it.
     must(pool_.fence(name_, nullptr));
@@ -98,9 +96,9 @@ void take_turns(Model& one, Model& other) {
 
 int main() {
   CUcontext context = nullptr;
-  must(CALL(cuInit)(0) == CUDA_SUCCESS, "no CUDA device");
-  must(CALL(cuDevicePrimaryCtxRetain)(&context, 0) == CUDA_SUCCESS, "no context");
-  must(CALL(cuCtxSetCurrent)(context) == CUDA_SUCCESS, "no context");
+  must(CALL(cuInit)(0), "cuInit");
+  must(CALL(cuDevicePrimaryCtxRetain)(&context, 0), "cuDevicePrimaryCtxRetain");
+  must(CALL(cuCtxSetCurrent)(context), "cuCtxSetCurrent");
 
   std::printf("With 512 MiB there is room for one model of 400 MiB:\n");
   auto small = must(cuvmm::SharedPool::create(512 * MiB));

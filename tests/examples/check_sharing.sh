@@ -120,7 +120,7 @@ natively() { LD_LIBRARY_PATH=$1 CUVMM_DRIVER_LACKS=$2 "$build/bin/$3" >/dev/null
 sim=$build/lib/cuvmm/sim
 for program in producer consumer; do
   VMM_SIM_FAULT=cuInit:1=CUDA_ERROR_NO_DEVICE natively "$sim" '' $program
-  ends_with 1 $? "$folder/errors" "^$program: cuInit failed with CUDA_ERROR_NO_DEVICE \\(CUDA error 100\\)"
+  ends_with 1 $? "$folder/errors" "^$program: cuInit returned CUDA_ERROR_NO_DEVICE \\(no CUDA-capable device is detected\\)"
   natively "$build/tests/programs/lacking" vmm $program
   ends_with 1 $? "$folder/errors" "^$program: this device has no virtual memory management; it takes one"
   natively "$build/tests/programs/lacking" fd $program
