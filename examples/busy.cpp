@@ -57,7 +57,8 @@ double read_seconds(const std::string& text) {
                        : unit == "ms"                ? 1e-3
                        : unit == "s" || unit.empty() ? 1
                                                      : 0;
-  must(end != text.c_str() && number > 0 && scale != 0, "a time is a number with us, ms or s");
+  must(end != text.c_str() && number > 0 && scale != 0,
+       "a time is a number followed by us, ms or s");
   return number * scale;
 }
 
@@ -66,7 +67,7 @@ Settings read_settings(int count, char** words) {
   for (int i = 1; i < count; ++i) {
     const std::string word = words[i];
     const auto value = [&]() -> std::string {
-      must(i + 1 < count, "an option lacks its value");
+      must(i + 1 < count, "the last option needs a value");
       return words[++i];
     };
     if (word == "--kernel") {
@@ -263,7 +264,7 @@ int main(int count, char** words) {
   if (settings.wait) {
     std::puts("ready");
     std::fflush(stdout);
-    must(std::getchar() != EOF, "nothing was said before the end of the input");
+    must(std::getchar() != EOF, "the input ended before a line was read");
   }
   Outcome outcome{settings};
   if (settings.every_s > 0) {

@@ -81,17 +81,17 @@ inline void print_usage() {
   std::printf(
       "usage: frag_test [--block SIZE] [--fill SIZE] [--every SIZE]\n"
       "\n"
-      "Fills the card with blocks, frees every second one, and asks for 90%% of what was freed as\n"
-      "one allocation. Then checks whether all other blocks still hold what was written.\n"
+      "Fills the card with blocks, frees every second one, and requests 90%% of the freed memory\n"
+      "as one allocation. Then checks the contents of all other blocks.\n"
       "\n"
       "  --block SIZE   size of a block, 4K or more (512K)\n"
-      "  --fill SIZE    bytes of blocks; the rest of the card is taken by large ones (all that is\n"
-      "                 free; with blocks under 192K, 3G)\n"
+      "  --fill SIZE    bytes of blocks; large ones take the rest of the card (all free memory;\n"
+      "                 with blocks under 192K, 3G)\n"
       "  --every SIZE   distance between the 256-byte samples that are written and checked (64K);\n"
       "                 256: every byte\n"
       "\n"
-      "Exit status: 0 if the allocation succeeds and all contents are right, 1 if not, 2 on wrong\n"
-      "usage, 3 if there is no card or a call fails.\n");
+      "Exit status: 0 if the allocation succeeds and all contents are right, 1 if not, 2 for\n"
+      "invalid arguments, 3 if there is no card or a call fails.\n");
 }
 
 inline Request read_words(int count, char** words) {
@@ -107,14 +107,15 @@ inline Request read_words(int count, char** words) {
                   : word == "--every" ? &request.every
                                       : nullptr;
     if (value == nullptr || i + 1 == count || (*value = size_of(words[++i])) == 0) {
-      std::fprintf(stderr, "frag_test: %s is not understood; --help says what is\n", word.c_str());
+      std::fprintf(stderr, "frag_test: invalid argument '%s'; see --help\n", word.c_str());
       std::exit(Usage);
     }
   }
   if (request.block < 4 * KiB || request.block % 4 != 0 || request.every < 256 ||
       request.every % 4 != 0) {
-    std::fprintf(stderr,
-                 "frag_test: --block is at least 4K, --every at least 256, in words of 4\n");
+    std::fprintf(
+        stderr,
+        "frag_test: --block must be at least 4K and --every at least 256, both multiples of 4\n");
     std::exit(Usage);
   }
   if (request.fill == 0 && request.block < 192 * KiB) request.fill = 3 * GiB;
@@ -276,7 +277,7 @@ class Comb {
       blocks_[i] = 0;
       freed += request_.block;
     }
-    say("freed, every second one", pretty(freed) + in_seconds(watch));
+    say("freed every second block", pretty(freed) + in_seconds(watch));
     return freed;
   }
 
@@ -284,12 +285,12 @@ class Comb {
     const Stopwatch watch;
     large_ = size != 0 ? memory_.allocate(size) : 0;
     large_size_ = size;
-    say("asked for at once, 90%", pretty(size));
+    say("requested in one piece, 90%", pretty(size));
     say("answer", (large_ != 0 ? "success" : "out of memory") + in_seconds(watch));
     if (large_ != 0) {
       contents_.write(large_, large_size_, number_of_large);
     } else {
-      say("largest that succeeded", pretty(largest_below(size)));
+      say("largest that succeeds", pretty(largest_below(size)));
     }
     return large_ != 0;
   }
@@ -330,7 +331,7 @@ class Comb {
     if (request_.block < 2 * MiB) return "SUCCEEDED: what is free can be allocated in one piece.";
     return "SUCCEEDED: what is free can be allocated in one piece. With blocks of 2 MiB and more "
            "the\n"
-           "driver copes too, since it maps each of them by itself.";
+           "driver copes too, since it maps each of them individually.";
   }
 
   void give_all_back() {

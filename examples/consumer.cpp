@@ -13,7 +13,7 @@ ShareSession connect(const Options& options) {
   auto session = options.socket.empty() ? ShareSession::connect(options.timeout)
                                         : ShareSession::connect(options.socket, options.timeout);
   if (!session.ok() && session.error().kind() == cuvmm::ErrorKind::NotFound) {
-    give_up("no producer is running; start build/bin/producer first, in another terminal");
+    give_up("no producer is running; start `producer` first, in another terminal");
   }
   return taken(std::move(session));
 }
@@ -21,7 +21,7 @@ ShareSession connect(const Options& options) {
 SharedImport receive(ShareSession& session, const Options& options) {
   auto import = session.receive(options.timeout);
   if (!import.ok() && import.error().kind() == cuvmm::ErrorKind::NotFound) {
-    give_up("the producer serves one consumer, and that was another; start the producer again");
+    give_up("the producer serves one consumer and has served another; start `producer` again");
   }
   return taken(std::move(import));
 }
@@ -44,7 +44,8 @@ void consume(const Options& options) {
 
   SharedImport import = receive(session, options);
   const auto info = taken(import.info());
-  if (info.size < buffer_size) give_up("the producer sent less than a buffer; run both again");
+  if (info.size < buffer_size)
+    give_up("the producer sent less than a buffer; run both programs again");
   say("Received FD: %d, size: %llu bytes", info.descriptor,
       static_cast<unsigned long long>(info.size));
   say("Imported allocation handle from FD");
@@ -63,8 +64,8 @@ void consume(const Options& options) {
   check(session.acknowledge(import, right ? verified : corrupted, options.timeout));
   if (!right) {
     give_up(
-        "the data is corrupted from integer %zu on; run both programs again, and where it stays "
-        "so look for what else writes to the buffer",
+        "the data is corrupted from integer %zu on; run both programs again, and if that does not "
+        "help, look for another writer of the buffer",
         wrong);
   }
   say("Sent acknowledgment to producer");

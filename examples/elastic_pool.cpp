@@ -51,10 +51,10 @@ int main() {
   must(CALL(cuCtxSetCurrent)(context), "cuCtxSetCurrent");
 
   auto pool = must(cuvmm::ElasticPool::create(128 * GiB, {.physical_limit = 1 * GiB}));
-  std::printf("128 GiB of addresses from 0x%llx on, granules of %.0f MiB\n",
+  std::printf("128 GiB of addresses from 0x%llx on, in granules of %.0f MiB\n",
               static_cast<unsigned long long>(pool.base_address()),
               static_cast<double>(pool.granule()) / MiB);
-  print("nothing yet", pool);
+  print("empty", pool);
 
   // Stretches far apart; the addresses between them have no memory.
   for (std::uint64_t i = 0; i < 16; ++i) {
@@ -66,16 +66,16 @@ int main() {
   // All memory is in use. The pool reports what is missing, and nothing changes.
   const auto refused = pool.allocate(512 * MiB);
   must(!refused.ok() && refused.error().kind() == cuvmm::ErrorKind::OutOfPhysicalMemory,
-       "more than there is was granted");
+       "the pool granted more than its limit");
   std::printf("  refused: %s\n", refused.error().message());
 
   for (std::uint64_t i = 0; i < 16; i += 2) {
     must(pool.deallocate(i * 8 * GiB, 48 * MiB));
   }
-  print("every second one given back", pool);
+  print("every second one freed", pool);
   const auto large = must(pool.allocate(512 * MiB));
   fill(pool, large.address, 200, large.size);
-  print("and used for one large piece", pool);
+  print("one piece of 512 MiB", pool);
   must(pool.deallocate(large));
 
   // Small pieces, one per granule. Compaction packs them into fewer granules.
@@ -89,15 +89,15 @@ int main() {
   print("64 pieces of 256 KiB", pool);
   const cuvmm::Compaction done = must(pool.compact());
   print("after compaction", pool);
-  must(done.moves.empty(), "what is not movable was moved");
-  must(pool.granule() < 2 * MiB || done.physical_released > 0, "compaction gave nothing back");
+  must(done.moves.empty(), "compaction moved an allocation that is not movable");
+  must(pool.granule() < 2 * MiB || done.physical_released > 0, "compaction released nothing");
 
   for (std::uint64_t i = 0; i < small.size(); ++i) {
-    must(first_byte(small[i]) == 100 + i, "a small piece has other contents");
+    must(first_byte(small[i]) == 100 + i, "a small piece lost its contents");
   }
   for (std::uint64_t i = 1; i < 16; i += 2) {
-    must(first_byte(pool.base_address() + i * 8 * GiB) == i + 1, "a stretch has other contents");
+    must(first_byte(pool.base_address() + i * 8 * GiB) == i + 1, "a stretch lost its contents");
   }
-  std::printf("every byte is what was written\n");
+  std::printf("all contents read back as written\n");
   return 0;
 }

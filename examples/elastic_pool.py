@@ -38,7 +38,7 @@ def through_cupy(view, count, first):
         seen = cupy.asarray(view)
         seen += 1
         cupy.cuda.Stream.null.synchronize()
-        assert seen.data.ptr == view.address, "cupy has copied it"
+        assert seen.data.ptr == view.address, "cupy made a copy"
     except Exception as why:  # not installed, or no real card
         print(f"cupy is not available ({type(why).__name__})")
         return
@@ -59,20 +59,20 @@ def main():
         for i, view in enumerate(arrays):
             assert view.tobytes() == numbers(count, i).tobytes(), f"array {i} differs"
         done = pool.compact()
-        print(f"compaction gives {done.physical_released // MIB} MiB back, nothing moves")
+        print(f"compaction releases {done.physical_released // MIB} MiB and moves nothing")
         for i, view in enumerate(arrays):
             assert view.tobytes() == numbers(count, i).tobytes(), f"array {i} differs afterwards"
         through_cupy(arrays[3], count, 3)
         try:
             pool.allocate(GIB)
-            raise AssertionError("more than the limit was granted")
+            raise AssertionError("the pool granted more than its limit")
         except cuvmm.OutOfPhysicalMemory as refused:
             print(f"refused: {refused.requested // MIB} MiB requested, "
                   f"{refused.available // MIB} MiB available")
         for view in arrays:
             view.free()
         assert pool.stats().physical_bytes == 0
-    print("every number is what was written")
+    print("all arrays read back as written")
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ inline Request read_words(int count, char** words) {
   if (count != 1 && request.largest < 64 * MiB) {
     std::fprintf(stderr,
                  "usage: resize_test [--largest SIZE]\n"
-                 "  grows a buffer to SIZE (from 64M on) by doubling it four times\n");
+                 "  grows a buffer to SIZE (at least 64M) by doubling it four times\n");
     std::exit(count == 2 && std::strcmp(words[1], "--help") == 0 ? Succeeded : Usage);
   }
   return request;
@@ -189,7 +189,7 @@ class Growth {
     if (cuvmm_.can_tell()) {
       std::printf(", copied %.2f MiB\n", mib(asked_ - std::min(asked_, cuvmm_.elided_bytes())));
     } else {
-      std::printf("; how much was copied cannot be told, libcuvmm.so is not beside the preload\n");
+      std::printf("; bytes copied unknown, since libcuvmm.so is not beside the preload library\n");
     }
     std::printf("physical peak %.2f MiB\n", mib(peak_));
     std::printf(is_right ? "SUCCEEDED: every byte checked is correct.\n"
@@ -197,7 +197,7 @@ class Growth {
   }
 
   int out_of_memory(Size asked) {
-    std::printf("FAILED: out of memory, %.2f MiB were asked for.\n", mib(asked));
+    std::printf("FAILED: out of memory, %.2f MiB requested.\n", mib(asked));
     return Failed;
   }
 

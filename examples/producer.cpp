@@ -44,7 +44,7 @@ ShareEvent wait_for(ShareHost& host, cuvmm_share_event_kind kind, const Options&
   for (;;) {
     const auto event = host.wait(options.timeout);
     if (!event.ok() && event.error().kind() == cuvmm::ErrorKind::TimedOut) {
-      give_up("no consumer came within %lld s; start build/bin/consumer in another terminal",
+      give_up("no consumer connected within %lld s; start `consumer` in another terminal",
               static_cast<long long>(options.timeout.count()));
     }
     if (!event.ok()) give_up("%s", event.error().message());
@@ -89,7 +89,7 @@ void produce(const Options& options) {
   say("Sent FD and size metadata to consumer");
 
   const auto answer = wait_for(host, CUVMM_SHARE_ACKNOWLEDGED, options, consumer).status;
-  if (answer != verified) give_up("the consumer found other data than was sent; run both again");
+  if (answer != verified) give_up("the consumer received wrong data; run both programs again");
   say("Consumer verified data successfully!");
   wait_for(host, CUVMM_SHARE_RELEASED, options, consumer);
 }

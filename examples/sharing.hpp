@@ -92,13 +92,14 @@ class Device {
     say("Using CUDA device 0: %s", name);
     if (!has(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) {
       give_up(
-          "this device has no virtual memory management; it takes one of compute capability 6.0 "
-          "or later and driver 11.0 or later");
+          "this device has no virtual memory management; use one of compute capability 6.0 or "
+          "later "
+          "with driver 11.0 or later");
     }
     if (!has(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)) {
       give_up(
-          "this device passes no memory by file descriptor; run both programs on Linux outside "
-          "of WSL, on a device that does");
+          "this device cannot share memory by file descriptor; run both programs on Linux outside "
+          "WSL, on a device that can");
     }
     check(CALL(cuDevicePrimaryCtxRetain)(&context_, device_), "cuDevicePrimaryCtxRetain");
     check(CALL(cuCtxSetCurrent)(context_), "cuCtxSetCurrent");

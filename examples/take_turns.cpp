@@ -45,14 +45,14 @@ void print_usage(std::FILE* to) {
                "Writes numbers to device memory and checks them, step by step.\n"
                "\n"
                "  --memory PERCENT   share of the card to take (50)\n"
-               "  --mib MIB          memory to take instead\n"
+               "  --mib MIB          memory to take, instead of a share\n"
                "  --cold MIB         part of it that no step touches (0)\n"
                "  --steps N          number of steps (50)\n"
                "  --rest MS          pause between steps, in milliseconds (20)\n");
 }
 
 [[noreturn]] void refuse(const std::string& word) {
-  std::fprintf(stderr, "take_turns: '%s' is not understood\n", word.c_str());
+  std::fprintf(stderr, "take_turns: invalid argument '%s'\n", word.c_str());
   print_usage(stderr);
   std::exit(2);
 }
@@ -171,6 +171,6 @@ int main(int count, char** words) {
   for (const CUdeviceptr block : cold) check(CALL(cuMemFree)(block), "cuMemFree");
   for (const CUdeviceptr block : blocks) check(CALL(cuMemFree)(block), "cuMemFree");
   check(CALL(cuDevicePrimaryCtxRelease)(device), "cuDevicePrimaryCtxRelease");
-  std::printf("all of %d steps found what they had written\n", wanted.steps);
+  std::printf("all %d steps read back what they wrote\n", wanted.steps);
   return 0;
 }

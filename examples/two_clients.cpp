@@ -312,9 +312,9 @@ int main(int count, char** words) {
   }
   for (const Setting& setting : settings) show(setting, run(device, setting, answers));
 
-  std::printf("\nboth always have work, in kernels of %d us and of %d us: their device time\n",
-              static_cast<int>(middle_kernel_ns / 1000),
-              static_cast<int>(device.long_kernel_ns / 1000));
+  std::printf(
+      "\nboth always have work, in kernels of %d us and of %d us: their shares of device time\n",
+      static_cast<int>(middle_kernel_ns / 1000), static_cast<int>(device.long_kernel_ns / 1000));
   show_shares(device, "together", cuvmm::Policy::Off, answers);
   if (schedules) {
     show_shares(device, "policy fair, 3:1", cuvmm::Policy::Fair, answers);

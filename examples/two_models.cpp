@@ -50,16 +50,16 @@ class Model {
   }
   void rest() { must(pool_.deactivate(name_)); }
 
-  void print(const char* doing) const {
+  void print() const {
     const cuvmm::ModelStats stats = must(pool_.model_stats(name_));
     const cuvmm::SharedPoolStats all = pool_.stats();
     std::printf(
-        "%-8s %-7s has %5.0f MiB at 0x%llx, loaded %d times; all models %5.0f of %.0f MiB\n",
-        name_.c_str(), doing, static_cast<double>(stats.memory.physical_bytes) / MiB,
+        "%-8s serving, %5.0f MiB at 0x%llx, weight loads: %d; all models: %5.0f of %.0f MiB\n",
+        name_.c_str(), static_cast<double>(stats.memory.physical_bytes) / MiB,
         static_cast<unsigned long long>(base_), loads_,
         static_cast<double>(all.physical_bytes) / MiB,
         static_cast<double>(all.physical_limit) / MiB);
-    must(all.physical_bytes <= all.physical_limit, "there is more memory than the limit");
+    must(all.physical_bytes <= all.physical_limit, "the pool exceeds its limit");
   }
   int loads() const { return loads_; }
   int losses() const { return losses_; }
@@ -86,7 +86,7 @@ void take_turns(Model& one, Model& other) {
   for (int turn = 0; turn < 2; ++turn) {
     for (Model* model : {&one, &other}) {
       model->serve();
-      model->print("serves,");
+      model->print();
       model->rest();
     }
   }
@@ -106,19 +106,21 @@ int main() {
     Model chat{small, "chat", 7};
     Model vision{small, "vision", 9};
     take_turns(chat, vision);
-    must(chat.loads() == 2 && chat.losses() >= 1, "chat did not lose what it had to");
+    must(chat.loads() == 2 && chat.losses() >= 1,
+         "chat did not lose its weights and load them again");
     must(small.unregister_model("chat"));
     must(small.unregister_model("vision"));
   }
 
-  std::printf("With 800 MiB both stay, and nobody loads twice:\n");
+  std::printf("With 800 MiB both stay, and neither loads its weights twice:\n");
   auto large = must(cuvmm::SharedPool::create(800 * MiB));
   Model chat{large, "chat", 7};
   Model vision{large, "vision", 9};
   take_turns(chat, vision);
-  must(chat.loads() == 1 && vision.loads() == 1, "contents were lost although there was room");
+  must(chat.loads() == 1 && vision.loads() == 1,
+       "a model lost its weights although there was room");
   must(large.unregister_model("chat"));
   must(large.unregister_model("vision"));
-  std::printf("every weight is what was loaded\n");
+  std::printf("all weights read back as loaded\n");
   return 0;
 }

@@ -22,7 +22,7 @@ else
   sim=(--sim="card=$card,memory=512M") capacity=() mib=307
 fi
 
-# Prints how many of three programs always found the data they had written.
+# Prints how many of three programs always read back what they wrote.
 run_three() {  # OPTION…
   local name right=0 processes=()
   for name in A B C; do
@@ -32,7 +32,7 @@ run_three() {  # OPTION…
   done
   for name in "${processes[@]}"; do wait "$name" || true; done
   for name in A B C; do
-    if grep -q 'found what they had written' "$place/$name.log"; then
+    if grep -q 'read back what they wrote' "$place/$name.log"; then
       right=$((right + 1))
       echo "    $name: finished, every number right" >&2
     else

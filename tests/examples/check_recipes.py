@@ -41,23 +41,23 @@ class Recipes(unittest.TestCase):
 
     def test_two_trainings_run_side_by_side_within_their_shares(self):
         said, _ = self.followed("Two trainings on one card")
-        self.assertEqual(said.count("all of 20 steps found what they had written"), 2)
+        self.assertEqual(said.count("all 20 steps read back what they wrote"), 2)
 
     def test_a_notebook_pauses_and_resumes(self):
         said, _ = self.followed("Take turns with a notebook")
-        order = [said.index(words) for words in (": paused: ", "all of 5 steps", ": resumed: ",
-                                                 "all of 300 steps found what they had written")]
+        order = [said.index(words) for words in (": paused: ", "all 5 steps", ": resumed: ",
+                                                 "all 300 steps read back what they wrote")]
         self.assertEqual(order, sorted(order), said)
 
     def test_a_server_pauses_for_each_training(self):
         said, _ = self.followed("Pause a server while the model trains")
         self.assertEqual([said.count(words) for words in (
-            ": paused: ", "all of 2 steps found what they had written", ": resumed: ",
-            "all of 300 steps found what they had written")], [2, 2, 2, 1], said)
+            ": paused: ", "all 2 steps read back what they wrote", ": resumed: ",
+            "all 300 steps read back what they wrote")], [2, 2, 2, 1], said)
 
     def test_a_job_fits_into_less_than_it_uses(self):
         said, _ = self.followed("Fit a job into 80%")
-        self.assertIn("all of 3 steps found what they had written", said)
+        self.assertIn("all 3 steps read back what they wrote", said)
 
     def test_a_trace_tells_who_allocates(self):
         said, _ = self.followed("Find out what fragments memory")
@@ -65,7 +65,7 @@ class Recipes(unittest.TestCase):
 
     def test_a_project_can_be_tested_without_a_card(self):
         said, errors = self.followed("Test a CUDA project without a GPU")
-        self.assertEqual(said.count("all of 3 steps found what they had written"), 4)
+        self.assertEqual(said.count("all 3 steps read back what they wrote"), 4)
         self.assertIn("cuMemAlloc returned CUDA_ERROR_OUT_OF_MEMORY", errors)
 
 

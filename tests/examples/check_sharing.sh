@@ -104,16 +104,16 @@ wait "$producer" || wrong 'the producer of two consumers failed'
 if ((first == 0)); then loser=second lost=$second; else loser=first lost=$first; fi
 ((first == 0 || second == 0)) || wrong 'neither consumer got the buffer'
 ends_with 1 "$lost" "$folder/$loser.errors" \
-  '^consumer: (the producer serves one consumer, and that was another|no producer is running); start'
+  '^consumer: (the producer serves one consumer and has served another|no producer is running); start'
 
 start_producer --corrupt
 run consumer >/dev/null 2>"$folder/errors"
 ends_with 1 $? "$folder/errors" '^consumer: the data is corrupted from integer 131072 on; run both'
 wait "$producer"
-ends_with 1 $? "$folder/producer.errors" '^producer: the consumer found other data'
+ends_with 1 $? "$folder/producer.errors" '^producer: the consumer received wrong data'
 
 run producer --timeout 1 >/dev/null 2>"$folder/errors"
-ends_with 1 $? "$folder/errors" '^producer: no consumer came within 1 s; start'
+ends_with 1 $? "$folder/errors" '^producer: no consumer connected within 1 s; start'
 
 # Without a driver, or with one whose device lacks the feature.
 natively() { LD_LIBRARY_PATH=$1 CUVMM_DRIVER_LACKS=$2 "$build/bin/$3" >/dev/null 2>"$folder/errors"; }
@@ -122,9 +122,9 @@ for program in producer consumer; do
   VMM_SIM_FAULT=cuInit:1=CUDA_ERROR_NO_DEVICE natively "$sim" '' $program
   ends_with 1 $? "$folder/errors" "^$program: cuInit returned CUDA_ERROR_NO_DEVICE \\(no CUDA-capable device is detected\\)"
   natively "$build/tests/programs/lacking" vmm $program
-  ends_with 1 $? "$folder/errors" "^$program: this device has no virtual memory management; it takes one"
+  ends_with 1 $? "$folder/errors" "^$program: this device has no virtual memory management; use one"
   natively "$build/tests/programs/lacking" fd $program
-  ends_with 1 $? "$folder/errors" "^$program: this device passes no memory by file descriptor; run both"
+  ends_with 1 $? "$folder/errors" "^$program: this device cannot share memory by file descriptor; run both"
   if ! ldconfig -p | grep -q libcuda.so.1; then
     natively "$folder" '' $program
     ends_with 1 $? "$folder/errors" "^$program: no CUDA driver here; "

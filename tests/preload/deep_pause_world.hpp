@@ -10,7 +10,7 @@
 
 namespace cuvmm::test {
 
-inline constexpr const char* all_right = " steps found what they had written";
+inline constexpr const char* all_right = " steps read back what they wrote";
 inline constexpr int paused_on_devices = 3;
 
 // A program on a card that it shares, under cuvmm in the background, as $program, and the commands

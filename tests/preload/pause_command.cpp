@@ -68,7 +68,7 @@ TEST(PauseCommand, AProgramFindsItsMemoryAgain) {
   EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
   EXPECT_NE(finished.out.find("paused"), std::string::npos) << finished.err;
   EXPECT_NE(finished.out.find("resumed"), std::string::npos);
-  EXPECT_NE(finished.out.find("all of 100 steps found what they had written"), std::string::npos);
+  EXPECT_NE(finished.out.find("all 100 steps read back what they wrote"), std::string::npos);
 }
 
 TEST(PauseCommand, TheLauncherStandsForItsProgram) {
@@ -78,7 +78,7 @@ TEST(PauseCommand, TheLauncherStandsForItsProgram) {
   EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
   EXPECT_NE(finished.out.find(": paused: "), std::string::npos) << finished.err;
   EXPECT_NE(finished.out.find(": resumed: "), std::string::npos) << finished.err;
-  EXPECT_NE(finished.out.find("all of 100 steps found what they had written"), std::string::npos);
+  EXPECT_NE(finished.out.find("all 100 steps read back what they wrote"), std::string::npos);
   EXPECT_EQ(finished.out.find("also the shell"), std::string::npos);
 }
 
@@ -90,7 +90,7 @@ TEST(PauseCommand, QueuedCallsAreIssuedFirst) {
                  "VMM_SCHEDULE=fifo VMM_CLIENT=program VMM_PAUSE_AHEAD=32M");
   EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
   EXPECT_NE(finished.out.find("resumed"), std::string::npos) << finished.err;
-  EXPECT_NE(finished.out.find("all of 300 steps found what they had written"), std::string::npos);
+  EXPECT_NE(finished.out.find("all 300 steps read back what they wrote"), std::string::npos);
 }
 
 // The work that it does at exit waits, and it is resumed as usual.
@@ -261,7 +261,7 @@ TEST(PauseCommand, TheSameNumberInTwoNamespacesIsTwoProcesses) {
   const Finished finished = run_program({"sh", "-c", script}, {{"XDG_RUNTIME_DIR", place}});
   EXPECT_EQ(lines_with(finished.out, "\"paused\": true"), 2u) << finished.out << finished.err;
   EXPECT_EQ(lines_with(finished.out, ": resumed: "), 2u) << finished.out << finished.err;
-  EXPECT_EQ(lines_with(finished.out, "found what they had written"), 2u) << finished.out;
+  EXPECT_EQ(lines_with(finished.out, "read back what they wrote"), 2u) << finished.out;
   EXPECT_EQ(finished.out.find("\ncontrol-"), std::string::npos) << finished.out;
 }
 
@@ -320,7 +320,7 @@ TEST(PauseCommand, AProgramWhoseWorkGoesOnKeepsNoOtherFromIt) {
                   {{"XDG_RUNTIME_DIR", own_folder()}});
   EXPECT_EQ(finished.status, 0) << finished.out << finished.err;
   EXPECT_EQ(lines_with(finished.out, ": paused: "), 4u) << finished.out << finished.err;
-  EXPECT_EQ(lines_with(finished.out, "found what they had written"), 2u) << finished.out;
+  EXPECT_EQ(lines_with(finished.out, "read back what they wrote"), 2u) << finished.out;
 }
 
 TEST(PauseCommand, AllMeansEveryProgramOfTheUser) {

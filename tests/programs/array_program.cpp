@@ -48,6 +48,6 @@ int main(int count, char** words) {
   }
   ends = true;
   asks.join();
-  std::printf("%d of %d steps found what they had written\n", right, step);
+  std::printf("%d of %d steps read back what they wrote\n", right, step);
   return right == step ? 0 : 1;
 }
