@@ -91,6 +91,14 @@ install(FILES "${packaging}/cuvmm.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgco
   COMPONENT ${CUVMM_DEVELOPMENT})
 
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/cuvmm")
+set(doc "${CMAKE_INSTALL_DATADIR}/doc/cuvmm")
+file(RELATIVE_PATH doc_to_include "/prefix/${doc}" "/prefix/${CMAKE_INSTALL_INCLUDEDIR}")
+install(CODE "
+  set(CUVMM_SOURCE \"${PROJECT_SOURCE_DIR}\")
+  set(CUVMM_STAGED_DOCS \"${PROJECT_BINARY_DIR}/packaging/doc\")
+  set(CUVMM_DOC \"${doc}\")
+  set(CUVMM_DOC_TO_INCLUDE \"${doc_to_include}\")")
+install(SCRIPT "${PROJECT_SOURCE_DIR}/cmake/CuvmmInstallDocs.cmake")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/libcuvmm-dev"
   COMPONENT ${CUVMM_DEVELOPMENT})
 

@@ -3,6 +3,8 @@
 //
 //   c++ -std=c++20 elastic_pool.cpp -o elastic_pool $(pkg-config --cflags --libs cuvmm) -ldl
 //
+// README.md says how to build it if the compiler does not find cuvmm or cuda.h.
+//
 // Runs on the machine's card, or on the simulated driver (LD_LIBRARY_PATH=…/lib/cuvmm/sim). Exit
 // status 0 if everything is right.
 #include <cstdio>

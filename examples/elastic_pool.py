@@ -10,9 +10,10 @@ import array
 import sys
 from pathlib import Path
 
-# The package of the source tree, or of the installation that contains this program.
+# The package of the source tree, or of the installation that contains this program or its source.
 HERE = Path(__file__).resolve().parent
-for package in (HERE.parent / "python", HERE.parents[1] / "share" / "cuvmm" / "python"):
+for package in (HERE.parent / "python", HERE.parent.parent / "share" / "cuvmm" / "python",
+                HERE.parent.parent.parent / "cuvmm" / "python"):
     if package.exists():
         sys.path.insert(0, str(package))
         break

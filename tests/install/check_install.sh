@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# check_install.sh BUILD: installs into a separate folder, moves it, builds and runs a program
-# against it with find_package and with pkg-config, and uninstalls without a trace.
+# check_install.sh BUILD: installs into a separate folder, moves it, builds and runs a program and an
+# installed example against it with find_package and with pkg-config, and uninstalls without a trace.
 set -euo pipefail
 build=$1
 here=$(dirname "$(readlink -f "$0")")
@@ -56,6 +56,13 @@ for source in $named; do
   [[ -e "$trial/a place/share/doc/libcuvmm-dev/examples/$source" ]] || fail "the source $source is not installed"
 done
 (($(wc -w <<<"$named") >= 9)) || fail "examples/README.md names: $named"
+# The pages that --help, the manuals and docstrings name. None links to a file that is not installed.
+pages=$(grep -rhoaE 'docs/[a-z_/]+\.md' "$trial/a place"/{bin,share/man,share/cuvmm} | sort -u)
+for page in $pages; do
+  [[ -e "$trial/a place/share/doc/cuvmm/$page" ]] || fail "$page is not installed"
+done
+(($(wc -w <<<"$pages") >= 9)) || fail "programs and manuals name: $pages"
+python3 -B "$here/../layout/check_links.py" "$trial/a place" || fail "the links above are broken"
 
 echo "== find_package, after a move"
 mv "$trial/a place" "$trial/moved"
@@ -67,12 +74,28 @@ cmake -G "$generator" -S "$here/consumer" -B "$trial/consumer" -DCMAKE_PREFIX_PA
 cmake --build "$trial/consumer" >/dev/null
 run "$trial/consumer/consumer" "$trial/moved/lib/cuvmm/sim"
 
+echo "== an example, from its installed source"
+examples="$trial/moved/share/doc/libcuvmm-dev/examples"
+cuda=$(sed -n 's/^CUVMM_CUDA_INCLUDE:PATH=//p' "$build/CMakeCache.txt")
+cmake -G "$generator" -S "$examples" -B "$trial/examples" -DCMAKE_PREFIX_PATH="$trial/moved" \
+  -DCUVMM_CUDA_INCLUDE="$cuda" >/dev/null
+cmake --build "$trial/examples" --target elastic_pool >/dev/null
+run_example() {  # PROGRAM: finds libcuvmm by itself
+  LD_LIBRARY_PATH="$trial/moved/lib/cuvmm/sim" "$1" | tail -n 1 | grep 'all contents read back as written' ||
+    fail "$1 failed"
+}
+run_example "$trial/examples/elastic_pool"
+
 if command -v pkg-config >/dev/null; then
   echo "== pkg-config"
   export PKG_CONFIG_PATH=$trial/moved/lib/pkgconfig
   read -ra flags < <(pkg-config --cflags --libs cuvmm)
   "${CC:-cc}" "$here/consumer/consumer.c" -o "$trial/by_pkg_config" "${flags[@]}" -rdynamic -ldl
   run "$trial/by_pkg_config" "$(pkg-config --variable=simdir cuvmm)"
+  # As examples/README.md says.
+  "${CXX:-c++}" -std=c++20 "$examples/elastic_pool.cpp" -o "$trial/elastic_pool" -I"$cuda" \
+    "${flags[@]}" -Wl,-rpath,"$(pkg-config --variable=libdir cuvmm)" -ldl
+  run_example "$trial/elastic_pool"
 fi
 
 echo "== uninstall"

@@ -26,10 +26,12 @@ for manual in man1/cuvmm.1 man8/cuvmmd.8; do
   grep -q "./usr/share/man/$manual" <<<"$inside" || fail "no $manual in it"
 done
 grep -q './usr/share/bash-completion/completions/cuvmm' <<<"$inside" || fail "no completions in it"
+grep -q './usr/share/doc/cuvmm/docs/metrics.md' <<<"$inside" || fail "no documentation in it"
 grep -E 'libcuda|libnvidia-ml' <<<"$inside" | grep -v './usr/lib/cuvmm/sim/' && fail "a driver lies where programs may find it"
 grep -q '\.h$' <<<"$inside" && fail "headers in the package that runs"
 inside=$(dpkg-deb --contents "$builds")   # read it whole: dpkg-deb fails if its pipe closes early
 grep -q './usr/include/cuvmm/cuvmm.h' <<<"$inside" || fail "no headers in libcuvmm-dev"
+grep -q './usr/share/doc/libcuvmm-dev/examples/CMakeLists.txt' <<<"$inside" || fail "no examples in libcuvmm-dev"
 
 # As the container recipe does; apt may have no package lists here.
 if command -v apt-get >/dev/null && apt-cache show libc6 >/dev/null 2>&1; then
