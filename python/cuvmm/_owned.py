@@ -31,6 +31,22 @@ class Owned:
     def _end(self, handle: Any) -> None:
         raise NotImplementedError
 
+    def _describe(self) -> str:
+        """What repr() says of an open object."""
+        return "open"
+
+    def __repr__(self) -> str:
+        if not self.is_open:
+            state = "closed"
+        elif self._owner != os.getpid():
+            state = "belongs to the parent process"
+        else:
+            try:
+                state = self._describe()
+            except CuvmmError as error:
+                state = f"open ({error})"
+        return f"<cuvmm.{type(self).__name__}: {state}>"
+
     def __enter__(self: Self) -> Self:
         return self
 

@@ -12,6 +12,7 @@ from typing import (TYPE_CHECKING, Any, Dict, Iterable, Optional, SupportsIndex,
 
 from ._driver import driver
 from ._owned import Owned
+from ._units import size as size_text
 from .errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ TYPES = {
     "uint32": "<u4", "int64": "<i8", "uint64": "<u8", "float16": "<f2", "float32": "<f4",
     "float64": "<f8", "complex64": "<c8", "complex128": "<c16",
 }
+TYPE_NAMES = {code: name for name, code in TYPES.items()}
 
 
 def type_string(dtype: Any) -> str:
@@ -68,6 +70,13 @@ class DeviceArray:
         self._allocation = allocation
         self._is_read_only = is_read_only
         self._is_freed = False
+
+    def __repr__(self) -> str:
+        access = ", read-only" if self._is_read_only else ""
+        why = self._why_invalid()
+        return (f"<cuvmm.DeviceArray: {self.shape} {TYPE_NAMES.get(self.typestr, self.typestr)}, "
+                f"{size_text(self.nbytes)} at {self.address:#x}, device {self._device}{access}"
+                f"{'; ' if why else ''}{why}>")
 
     @property
     def offset(self) -> int:
@@ -128,13 +137,20 @@ class DeviceArray:
         with driver().primary_context(self._device):
             driver().call(name, *arguments)
 
-    def _check(self) -> None:
+    def _why_invalid(self) -> str:
+        """Returns why the array cannot be used, or "" if it can."""
         if self._is_freed:
-            raise InvalidArgument("the array has been freed")
+            return "it has been freed"
         if self._allocation is not None and self._allocation._is_freed:
-            raise InvalidArgument("the array's memory has been freed or evicted")
+            return "its memory has been freed or evicted"
         if self._owner is not None and not self._owner.is_open:
-            raise InvalidArgument("the array's memory has been released")
+            return "its memory has been released"
+        return ""
+
+    def _check(self) -> None:
+        why = self._why_invalid()
+        if why:
+            raise InvalidArgument(f"the array is no longer valid: {why}")
 
 
 def dimensions(shape: Shape) -> Tuple[int, ...]:

@@ -71,9 +71,13 @@ class Client(Owned):
         self._lib.client_create(text("name", name), signed("priority", priority),
                                 signed("weight", weight), byref(number))
         self._handle = number.value
+        self._terms = f"{name!r}, priority {priority}, weight {weight}"
 
     def _end(self, handle: int) -> None:
         self._lib.client_destroy(handle)
+
+    def _describe(self) -> str:
+        return f"{self._terms}, number {self.number}"
 
     @property
     def number(self) -> int:

@@ -10,6 +10,7 @@ from . import _capi
 from ._checks import stream_handle, whole
 from ._fields import fields
 from ._owned import Owned
+from ._units import size as size_text
 from .array import DeviceArray, Shape, dimensions, size_of, type_string
 from .pool_allocation import (PoolAllocation, compaction_of, free_allocation, placed_by, size_given,
                               traits)
@@ -42,9 +43,15 @@ class ElasticPool(Owned):
         self._lib.elastic_pool_create(whole("capacity", capacity), byref(options), byref(pool))
         self._handle = pool
         self._device = places.devices[0]
+        self._places = places
 
     def _end(self, handle: Any) -> None:
         self._lib.elastic_pool_destroy(handle)
+
+    def _describe(self) -> str:
+        stats = self.stats()
+        return (f"{size_text(stats.allocated_bytes)} of {size_text(stats.capacity)} allocated, "
+                f"{size_text(stats.physical_bytes)} of memory on {self._places._in_words()}")
 
     @property
     def base_address(self) -> int:

@@ -51,6 +51,17 @@ class Places:
         self.host_node = signed("host_node", host_node)
         self.shareable = bool(shareable)
 
+    def __repr__(self) -> str:
+        return (f"Places(devices={self.devices}, granule={self.granule}, placement=Placement.{self.placement.name}, "
+                f"host=HostUse.{self.host.name}, host_node={self.host_node}, shareable={self.shareable})")
+
+    def _in_words(self) -> str:
+        host = f"host node {self.host_node}"
+        if self.host is HostUse.ONLY:
+            return host
+        devices = f"device{'s' if len(self.devices) > 1 else ''} {', '.join(map(str, self.devices))}"
+        return f"{devices}, then {host}" if self.host is HostUse.LAST else devices
+
     def _in_c(self) -> _capi.Places:
         devices = (c_int32 * len(self.devices))(*self.devices)
         return _capi.Places(granule=self.granule, devices=devices, device_count=len(self.devices),

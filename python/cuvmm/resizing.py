@@ -11,6 +11,7 @@ from ._checks import signed, stream_handle, whole
 from ._driver import driver
 from ._fields import fields
 from ._owned import Owned
+from ._units import size as size_text
 from .array import DeviceArray, Shape
 from .errors import InvalidArgument
 
@@ -59,6 +60,11 @@ class ResizableBuffer(Owned):
     def _end(self, handle: int) -> None:
         with driver().some_context(self._device):
             self._lib.release_resizable(handle)
+
+    def _describe(self) -> str:
+        info = self.info()
+        return (f"{size_text(info.size)} of at most {size_text(info.most)} at {self.address:#x}, "
+                f"device {self._device}")
 
     @property
     def address(self) -> int:

@@ -14,6 +14,7 @@ from . import _capi
 from ._checks import signed, stream_handle, text, whole
 from ._fields import fields
 from ._owned import Owned
+from ._units import size as size_text
 from .array import DeviceArray, Shape, dimensions, size_of, type_string
 from .pool_allocation import (PoolAllocation, compaction_of, free_allocation, number_of, placed_by,
                               size_given, traits)
@@ -45,9 +46,16 @@ class SharedPool(Owned):
                                      byref(pool))
         self._handle = pool
         self._device = places.devices[0]
+        self._places = places
 
     def _end(self, handle: Any) -> None:
         self._lib.shared_pool_destroy(handle)
+
+    def _describe(self) -> str:
+        stats = self.stats()
+        return (f"{stats.models} model{'' if stats.models == 1 else 's'}, "
+                f"{size_text(stats.physical_bytes)} of at most {size_text(stats.physical_limit)} "
+                f"of memory on {self._places._in_words()}")
 
     def register_model(self, model: str, capacity: int, *, minimum: int = 0, maximum: int = 0,
                        priority: int = 0, reclaim: Optional[Callable[[int], object]] = None,

@@ -13,6 +13,7 @@ from . import _capi
 from ._checks import microseconds, signed, whole
 from ._fields import fields
 from ._owned import Owned
+from ._units import size as size_text
 from .array import DeviceArray, Shape
 from .errors import CuvmmError, InvalidArgument
 from .elastic_pool import ElasticPool
@@ -73,6 +74,10 @@ def _path(path: Optional[Path]) -> Optional[bytes]:
     return None if path is None else os.fsencode(path)
 
 
+def _where(path: Optional[Path]) -> str:
+    return "the default path" if path is None else os.fsdecode(path)
+
+
 def _view(address: int, size: int, device: int, owner: Owned, shape: Optional[Shape],
           dtype: Any, is_read_only: bool = False) -> DeviceArray:
     """Returns memory of `owner` as an array: all of it as uint8 if no shape is given."""
@@ -105,6 +110,12 @@ class SharedBuffer(Owned):
 
     def _end(self, handle: Any) -> None:
         self._lib.shared_buffer_destroy(handle)
+
+    def _describe(self) -> str:
+        info = self.info()
+        place = f"mapped at {info.address:#x}" if info.address != 0 else "not mapped"
+        return (f"{size_text(info.size)} in {info.chunk_count} chunk{'' if info.chunk_count == 1 else 's'}, "
+                f"{place}, device {self._device}")
 
     def map(self) -> int:
         """Maps the buffer for its device and returns the address. Can be called once."""
@@ -149,9 +160,13 @@ class ShareHost(Owned):
         host = c_void_p()
         self._lib.share_listen(_path(path), byref(host))
         self._handle = host
+        self._path = path
 
     def _end(self, handle: Any) -> None:
         self._lib.share_stop(handle)
+
+    def _describe(self) -> str:
+        return f"listening at {_where(self._path)}"
 
     def wait(self, timeout: float) -> ShareEvent:
         """Waits for the next event and returns it. Importers are served only inside this call.
@@ -212,6 +227,10 @@ class SharedMapping(Owned):
     def _end(self, handle: Any) -> None:
         self._lib.shared_mapping_unmap(handle)
 
+    def _describe(self) -> str:
+        access = "read-only" if self._is_read_only else "read-write"
+        return f"{size_text(self._size)} at {self._address:#x}, {access}, device {self._device}"
+
     @property
     def address(self) -> int:
         """The address of the first byte."""
@@ -247,6 +266,11 @@ class SharedImport(Owned):
             mapping.close()
         session = self._session._open if self._session.is_open else None
         self._lib.share_release(session, handle, microseconds(timeout))
+
+    def _describe(self) -> str:
+        info = self.info()
+        access = "read-only" if info.access is Access.READ_ONLY else "read-write"
+        return f"grant {info.grant} of {size_text(info.size)}, {access}, device {info.device}"
 
     def release(self, timeout: float) -> None:
         """Unmaps the memory, ends the import and waits for the exporter's answer.
@@ -293,9 +317,13 @@ class ShareSession(Owned):
         session = c_void_p()
         self._lib.share_connect(_path(path), microseconds(timeout), byref(session))
         self._handle = session
+        self._path = path
 
     def _end(self, handle: Any) -> None:
         self._lib.share_disconnect(handle)
+
+    def _describe(self) -> str:
+        return f"connected to {_where(self._path)}"
 
     def receive(self, timeout: float) -> SharedImport:
         """Waits for the next grant and imports all of its chunks.

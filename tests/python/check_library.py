@@ -7,6 +7,7 @@ CUVMM_TEST_ENGINE names the expected engine.
 """
 
 import ctypes
+import enum
 import gc
 import inspect
 import multiprocessing
@@ -23,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "python"))
 import cuvmm  # noqa: E402
 from cuvmm import _capi  # noqa: E402
+from cuvmm._owned import Owned  # noqa: E402
 
 MIB = 1 << 20
 IS_PRELOADED = os.environ["CUVMM_TEST_ENGINE"] == "preloaded"
@@ -110,7 +112,23 @@ class Interface(unittest.TestCase):
             self.assertTrue(hasattr(kind, "__enter__") and hasattr(kind, "__exit__"), kind)
 
 
+    def test_every_object_prints_what_it_is(self):
+        for name in cuvmm.__all__:
+            kind = getattr(cuvmm, name)
+            if inspect.isclass(kind) and not issubclass(kind, (tuple, enum.Enum, Exception)):
+                self.assertIsNot(kind.__repr__, object.__repr__, name)
+            if inspect.isclass(kind) and issubclass(kind, Owned):
+                self.assertIsNot(kind._describe, Owned._describe, name)
+
+
 class Resizing(unittest.TestCase):
+    def test_a_buffer_prints_its_size_and_whether_it_is_open(self):
+        with cuvmm.ResizableBuffer(1 << 30) as buffer:
+            buffer.resize(MIB)
+            self.assertEqual(repr(buffer), "<cuvmm.ResizableBuffer: 1 MiB of at most 1 GiB at "
+                                           f"{buffer.address:#x}, device 0>")
+        self.assertEqual(repr(buffer), "<cuvmm.ResizableBuffer: closed>")
+
     def test_a_buffer_grows_in_place(self):
         before = cuvmm.device_info().physical_in_use
         with cuvmm.ResizableBuffer(1 << 30) as buffer:
@@ -165,6 +183,8 @@ class Resizing(unittest.TestCase):
                 try:
                     pool.allocate(10)
                 except cuvmm.InvalidArgument:
+                    if "parent process" not in repr(pool):
+                        os._exit(2)
                     pool.close()
                 os._exit(0 if not pool.is_open else 1)
             self.assertEqual(os.waitpid(child, 0)[1], 0)
@@ -220,7 +240,11 @@ class Sharing(unittest.TestCase):
                 cuvmm.ElasticPool(64 * MIB, cuvmm.Places(shareable=True)) as pool:
             with self.assertRaisesRegex(ValueError, "not mapped"):
                 buffer.array()
+            size = buffer.info().size // MIB
+            self.assertEqual(repr(buffer), f"<cuvmm.SharedBuffer: {size} MiB in 1 chunk, not mapped, device 0>")
             self.assertEqual(buffer.map(), buffer.info().address)
+            self.assertIn(f", mapped at {buffer.info().address:#x}, ", repr(buffer))
+            self.assertEqual(repr(host), f"<cuvmm.ShareHost: listening at {self.path}>")
             buffer.array(16, "uint8").copy_from(bytes(range(16)))
             granule = pool.granule
             pool.array(granule, "uint8", offset=granule).copy_from(b"pool" + bytes(granule - 4))
@@ -248,11 +272,14 @@ class Sharing(unittest.TestCase):
             buffer.map()
             buffer.array(4, "uint8").copy_from(b"here")
             done = threading.Event()
-            kept = []
+            kept, printed = [], []
 
             def take():
                 with cuvmm.ShareSession(self.path, timeout=IN_TIME) as session:
-                    kept.append(session.receive(IN_TIME).map())
+                    printed.append(repr(session))
+                    grant = session.receive(IN_TIME)
+                    kept.append(grant.map())
+                    printed.extend(map(repr, (grant, kept[0])))
                 done.set()
 
             thread = threading.Thread(target=take)
@@ -261,6 +288,11 @@ class Sharing(unittest.TestCase):
             self.next(host, cuvmm.ShareEventKind.LEFT)
             thread.join()
             self.assertEqual(kept[0].array(4, "uint8").tobytes(), b"here")
+            size = f"{buffer.info().size // MIB} MiB"
+            self.assertEqual(printed[0], f"<cuvmm.ShareSession: connected to {self.path}>")
+            self.assertRegex(printed[1], rf"^<cuvmm.SharedImport: grant \d+ of {size}, read-write, device 0>$")
+            self.assertEqual(printed[2], f"<cuvmm.SharedMapping: {size} at {kept[0].address:#x}, "
+                                         "read-write, device 0>")
             kept.pop().close()
 
     def test_invalid_arguments_are_refused(self):
@@ -313,6 +345,7 @@ class Clients(unittest.TestCase):
                 with pool.array(MIB, "uint8") as array:
                     array.copy_from(bytes(MIB))
                     self.assertEqual(array.tobytes(), bytes(MIB))
+            self.assertEqual(repr(client), f"<cuvmm.Client: 'python', priority 5, weight 2, number {client.number}>")
             figures = client.figures()
             self.assertGreaterEqual(figures.bytes, 0)
             client.bind_others()

@@ -35,6 +35,27 @@ class Elastic(unittest.TestCase):
             with self.assertRaises(cuvmm.InvalidArgument):
                 one.__cuda_array_interface__
 
+    def test_a_pool_and_its_arrays_print_their_sizes_and_their_state(self):
+        with cuvmm.ElasticPool(64 * MIB) as pool:
+            one = pool.array((512, 512), "float32")
+            memory = pool.stats().physical_bytes // MIB
+            self.assertEqual(repr(pool), "<cuvmm.ElasticPool: 1 MiB of 64 MiB allocated, "
+                                         f"{memory} MiB of memory on device 0>")
+            about = f"<cuvmm.DeviceArray: (512, 512) float32, 1 MiB at {one.address:#x}, device 0"
+            self.assertEqual(repr(one), about + ">")
+            with pool.array(3, "int16") as two:
+                pass
+            self.assertRegex(repr(two), r"\(3,\) int16, 6 B at .*; it has been freed>$")
+        self.assertEqual(repr(pool), "<cuvmm.ElasticPool: closed>")
+        self.assertEqual(repr(one), about + "; its memory has been released>")
+        with cuvmm.SharedPool(8 * MIB) as pool, pool.model("a", MIB):
+            self.assertEqual(repr(pool), "<cuvmm.SharedPool: 1 model, 0 B of at most 8 MiB of memory "
+                                         "on device 0>")
+
+    def test_places_print_what_they_were_made_of(self):
+        places = cuvmm.Places(host=cuvmm.HostUse.LAST, granule=4 * MIB)
+        self.assertEqual(vars(eval(repr(places), vars(cuvmm))), vars(places))
+
     def test_allocations_have_an_offset_and_an_address(self):
         with cuvmm.ElasticPool(64 * MIB) as pool:
             found, chosen = pool.allocate(MIB), pool.allocate_at(40 * MIB, MIB)

@@ -6,6 +6,8 @@ import json
 import os
 import unicodedata
 
+from .._units import SIZE_UNITS, TIME_UNITS, number, size, time, unit_for
+
 SCHEMA = 1
 
 
@@ -158,33 +160,6 @@ def memory_bound(pictures):
                for picture in pictures)
     limits = [limit[0] for picture in pictures if (limit := picture.limit())]
     return max([1, most] + [limit for limit in limits if limit <= 2.5 * most or most == 0])
-
-
-SIZE_UNITS = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")]
-TIME_UNITS = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"), (1, "ns")]
-
-
-def unit_for(largest, units):
-    """Returns the largest unit in which `largest` is at least 1."""
-    for scale, name in units:
-        if largest >= scale:
-            return scale, name
-    return units[-1]
-
-
-def number(value):
-    """Formats to three significant digits, without trailing zeros."""
-    return f"{value:.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
-
-
-def size(value):
-    scale, name = unit_for(value, SIZE_UNITS)
-    return f"{number(value / scale)} {name}"
-
-
-def time(value_ns):
-    scale, name = unit_for(value_ns, TIME_UNITS)
-    return f"{number(value_ns / scale)} {name}"
 
 
 def buckets(counts, unit):
