@@ -83,7 +83,7 @@ def _whole(least: int, most: int) -> Kind:
 
 _TEXT = Kind("any text", lambda text: True)
 _LIMIT = Kind("a size (16G), a share (80%), or none", _is_limit)
-_DURATION = Kind("a time up to 1 day (10m, 1s, 250ms, 50us)", _is_time)
+_DURATION = Kind("a time with a unit, up to 1 day (10m, 1s, 250ms, 50us)", _is_time)
 _SWITCH = _choice("off", "on")
 
 OPTIONS = {

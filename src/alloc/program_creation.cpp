@@ -2,7 +2,7 @@
 #include "alloc/program_creation.hpp"
 
 #include "alloc/out_of_memory.hpp"
-#include "vmm/deferred_release.hpp"
+#include "vmm/chunk.hpp"
 
 namespace cuvmm {
 
@@ -30,7 +30,7 @@ CUresult ProgramCreation::create(Handle* chunk, Size size, const CUmemAllocation
   const bool may_be_spilled = ProgramChunk::may_be_spilled(properties);
   const bool has_asked_driver = made.error().driver_code != 0;
   if (!may_be_spilled && !has_asked_driver) {
-    const CUresult answer = answer_if_there_were_room(call_driver);
+    const CUresult answer = answer_if_there_were_room(size, properties, call_driver);
     if (answer != CUDA_SUCCESS && answer != CUDA_ERROR_OUT_OF_MEMORY) return answer;
   }
   device = memory_.devices().serve(ordinal);
@@ -48,12 +48,14 @@ CUresult ProgramCreation::create(Handle* chunk, Size size, const CUmemAllocation
 
 // The driver refuses what it does not support before it looks for memory, and a program may try
 // something else then: without a fabric, chunks that have a file descriptor.
-CUresult ProgramCreation::answer_if_there_were_room(const CallDriver& call_driver) {
+CUresult ProgramCreation::answer_if_there_were_room(Size size,
+                                                    const CUmemAllocationProp& properties,
+                                                    const CallDriver& call_driver) const {
   Handle handle = 0;
   const CUresult answer = call_driver(&handle);
-  if (answer != CUDA_SUCCESS) return answer;
-  release_or_defer(Deferred::Handle,
-                   [&driver = driver_, handle] { return driver.cuMemRelease(handle); });
+  if (answer == CUDA_SUCCESS) {
+    const Chunk given_up = Chunk::adopt(driver_, handle, size, properties);
+  }
   return answer;
 }
 

@@ -25,7 +25,8 @@ class ProgramCreation {
                   const CallDriver& call_driver);
 
  private:
-  CUresult answer_if_there_were_room(const CallDriver& call_driver);
+  [[gnu::cold]] CUresult answer_if_there_were_room(Size size, const CUmemAllocationProp& properties,
+                                                   const CallDriver& call_driver) const;
 
   const Driver& driver_;
   Memory& memory_;

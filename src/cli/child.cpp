@@ -27,6 +27,22 @@ bool is_of_timer(int signal) {
   return signal == SIGALRM || signal == SIGVTALRM || signal == SIGPROF;
 }
 
+// Stops this process unless the kernel ignores the signal, as in an orphaned process group.
+void stop_by_default() {
+  struct sigaction usual {};
+  struct sigaction ours {};
+  usual.sa_handler = SIG_DFL;
+  sigaction(SIGTSTP, &usual, &ours);
+  sigset_t only;
+  sigset_t before;
+  sigemptyset(&only);
+  sigaddset(&only, SIGTSTP);
+  sigprocmask(SIG_UNBLOCK, &only, &before);
+  raise(SIGTSTP);
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  sigaction(SIGTSTP, &ours, nullptr);
+}
+
 // Signals from a terminal reach the child directly, since it is in our process group. Signals sent
 // only to us are handed on. Nothing tells these from signals to the whole group, which the child
 // gets twice.
@@ -38,7 +54,7 @@ void hand_on(int signal, siginfo_t* what, void*) {
   } else if (whom > 0 && (what->si_code <= 0 || is_of_timer(signal))) {
     kill(whom, signal);
   }
-  if (signal == SIGTSTP) raise(SIGSTOP);
+  if (signal == SIGTSTP) stop_by_default();
   errno = before;
 }
 

@@ -40,7 +40,12 @@ bool descends_from(pid_t process, pid_t ancestor) {
 bool is_launcher(pid_t process) {
   std::error_code error;
   const auto program = std::filesystem::read_symlink(folder_of(process) + "/exe", error);
-  return !error && program.filename() == "cuvmm";
+  if (!error && program.filename() == "cuvmm") return true;
+  std::ifstream maps{folder_of(process) + "/maps"};
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("/libcuvmm_preload.so") != std::string::npos) return true;
+  }
+  return false;
 }
 
 std::vector<pid_t> started_by(pid_t launcher, const std::vector<pid_t>& processes) {

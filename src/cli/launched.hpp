@@ -7,8 +7,8 @@
 
 namespace cuvmm::cli {
 
-// Whether the process is a `cuvmm run`, which waits for the program that it started. In a shell, $!
-// is that process.
+// Whether programs that the process has started run under cuvmm: it is a `cuvmm run` that waits for
+// its program, or it runs under cuvmm itself, as a shell may. In a shell, $! is that process.
 bool is_launcher(pid_t process);
 
 // Those of `processes` that the launcher has started, or that one of those has.

@@ -349,12 +349,15 @@ int list_processes(bool json) {
   return 0;
 }
 
-// Each once, with the programs that a launcher has started in its place.
+// Each once. In place of a launcher that cannot be paused itself, the programs that it has started.
 std::vector<int> programs_of(const std::vector<int>& named) {
+  const std::vector<pid_t> controlled = share::controlled_processes();
   std::vector<int> programs;
   for (const int process : named) {
     std::vector<pid_t> started;
-    if (is_launcher(process)) started = started_by(process, share::controlled_processes());
+    const bool is_program =
+        std::find(controlled.begin(), controlled.end(), process) != controlled.end();
+    if (!is_program && is_launcher(process)) started = started_by(process, controlled);
     if (started.empty()) started.push_back(process);
     for (const pid_t one : started) {
       if (std::find(programs.begin(), programs.end(), one) == programs.end()) {

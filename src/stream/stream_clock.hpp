@@ -160,14 +160,14 @@ class StreamClock final : public StreamOrder {
   void add_mark(StreamState& state, Mark mark);
   FreeTicket add_free(StreamState& state, Mark mark);
   static bool push_mark(StreamState& state, Mark mark);
-  void thin_out_marks(StreamState& state);
+  [[gnu::cold]] void thin_out_marks(StreamState& state);
   void record_own_mark(StreamState& state);
   bool record_on(StreamState& state, CUstream handle, Mark& mark);
   static bool may_run(StreamState& stream);
   void mark_all(StreamState& all);
   [[gnu::cold]] std::optional<Mark> record_on_all(StreamState& all);
   [[gnu::cold]] void record_final_event(const StreamState& stream);
-  static void end_behind_barrier(StreamState& state);
+  [[gnu::cold]] static void end_behind_barrier(StreamState& state);
   [[gnu::cold]] void settle_an_ended_stream();
   enum class PollEffort : std::uint8_t { Sparing, Full };
   void poll(StreamState& state, PollEffort zeal);

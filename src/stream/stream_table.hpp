@@ -52,14 +52,14 @@ class StreamTable {
   // Represents all the work of a live context.
   StreamState& everything_of(CUcontext context);
   // One for each known context.
-  std::vector<StreamState*> everything_of_all();
+  [[gnu::cold]] std::vector<StreamState*> everything_of_all();
 
   // Also finds streams that have ended. Returns nullptr if the record has been reused, which means
   // that everything is done that the stream freed, or that it had waited for.
   StreamState* by_id(StreamId id) const;
   // Of the streams that have ended, the oldest whose record is not up for reuse yet; nullptr if all
   // are.
-  StreamState* last_left_alone() const;
+  [[gnu::cold]] StreamState* last_left_alone() const;
   // The live streams of a context, including its `Everything`.
   std::vector<StreamState*> of_context(CUcontext context) const;
   // The same for all contexts of a device.
@@ -83,7 +83,7 @@ class StreamTable {
   void note_done(const std::vector<FreeTicket>& places, Told told) const;
 
   // Live contexts with at least one known stream.
-  std::vector<CUcontext> contexts() const;
+  [[gnu::cold]] std::vector<CUcontext> contexts() const;
 
   // Streams with unfinished frees that belong to the device or have freed its memory, including
   // streams that have ended.
@@ -137,15 +137,16 @@ class StreamTable {
   };
 
   StreamState* learn(const Key& key, StreamName name, CUcontext current);
-  StreamState& add(const Key& key, CUcontext context, CUstream handle, StreamKind kind);
-  bool transfer_events_to_context(StreamState& state);
-  bool knows_unfinished(StreamState& state) const;
-  StreamState& unused_record();
+  [[gnu::cold]] StreamState& add(const Key& key, CUcontext context, CUstream handle,
+                                 StreamKind kind);
+  [[gnu::cold]] bool transfer_events_to_context(StreamState& state);
+  [[gnu::cold]] bool knows_unfinished(StreamState& state) const;
+  [[gnu::cold]] StreamState& unused_record();
   bool is_ending(CUcontext context) const;
   void forget_ending(CUcontext context);
   void end(StreamState& state);
-  void drop_events_of(StreamState& state);
-  static void forget_events_of(StreamState& state);
+  [[gnu::cold]] void drop_events_of(StreamState& state);
+  [[gnu::cold]] static void forget_events_of(StreamState& state);
 
   const Gathered& gathered_of(CUcontext context) const;
 

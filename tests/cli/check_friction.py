@@ -208,7 +208,7 @@ class Running(CliTest):
         self.addCleanup(os.unlink, trace)
         self.assertIn(f"cuvmm advise {trace}", text(finished.stderr))
         fits = self.good("advise", trace, "--limit", "1G")
-        self.assertIn("It was refused memory on the card where it ran, which had 64.0 MiB for it.", fits)
+        self.assertIn("When it was recorded, it ran out of memory with 64.0 MiB available.", fits)
         self.assertIn("under cuvmm it needs 64.0 MiB", self.good("advise", trace))
 
     def test_an_unknown_key_of_sim_is_named_with_the_known_ones(self):
@@ -351,7 +351,7 @@ class Help(CliTest):
                             (("xyzzy",), "xyzzy: there is no such command; `cuvmm --help` lists the commands\n"),
                             (("foo",), "foo: there is no such command; `cuvmm --help` lists the commands\n"),
                             (("--sim", "run", "--", "true"), "--sim: not expected before the command; see `cuvmm run --help`\n"),
-                            (("run", "--limit", "1G", "--limit", "2G", "--", "true"), "--limit: may be given once\n"),
+                            (("run", "--limit", "1G", "--limit", "2G", "--", "true"), "--limit: may be given once; see `cuvmm run --help`\n"),
                             (("run",), "command is required; see `cuvmm run --help`\n"),
                             ((), "a command is required; `cuvmm --help` lists the commands\n"),
                             (("config", "more"), "more: not expected; `cuvmm config --help`"),

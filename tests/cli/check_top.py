@@ -78,7 +78,7 @@ class Figures(TopTest):
         self.assertIn("no process matches", self.good("top", "-1", "--gpu", 7, env=self.env))
 
     def test_the_id_of_a_launcher_means_its_programs(self):
-        one, _ = self.holder([8]), self.holder([8])
+        one, _ = self.holder([8], "--trace", self.path("one.trace")), self.holder([8])
         self.assertNotEqual(one.process.pid, one.number)
         self.assertEqual(set(self.seen(one.process.pid)), {one.number})
 

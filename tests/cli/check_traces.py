@@ -95,7 +95,7 @@ class Traces(CliTest):
         ran = cuvmm("run", "--sim=memory=64M", "--trace", trace, "--", sys.executable, "-c",
                     OWN_CHUNKS)
         self.assertEqual(ran.returncode, 0, ran.stderr)
-        self.assertIn("its use is not known", text(ran.stderr))
+        self.assertIn("its use is unknown", text(ran.stderr))
         stats = self.json_of("stats", "--json", trace)
         self.assertGreaterEqual(stats["physical_peak_bytes"], 32 << 20)
         self.assertIsNone(stats["utilisation"])

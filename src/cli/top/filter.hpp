@@ -24,7 +24,7 @@ struct TopFilter {
     return processes.empty() || std::any_of(processes.begin(), processes.end(),
                                             [&](int named) { return names(named, process); });
   }
-  // Whether the PID `named` means the process: its own, or that of the `cuvmm run` that started it.
+  // Whether the PID `named` means the process: its own, or that of a launcher that started it.
   static bool names(int named, pid_t process) {
     return named == process || (is_launcher(named) && !started_by(named, {process}).empty());
   }

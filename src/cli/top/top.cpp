@@ -143,8 +143,8 @@ int watch(const TopRequest& request, TopOrder order, Duration interval) {
 std::string why_missing(int wanted, const TopFilter& filter, TopReach reach) {
   if (::kill(wanted, 0) != 0 && errno == ESRCH) return "no such process";
   if (is_launcher(wanted) && !filter.device && filter.container.empty()) {
-    return "its program publishes no figures: it has made no driver call yet, or VMM_PUBLISH is "
-           "off";
+    return "it publishes no figures, and no program that it started does: none has made a driver "
+           "call yet, or VMM_PUBLISH is off";
   }
   return fmt::format("no process{} that runs under cuvmm{}{}",
                      reach == TopReach::Everywhere ? "" : " of this user",
