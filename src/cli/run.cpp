@@ -79,9 +79,10 @@ struct Afterwards {
   FrameworkWatch frameworks;
 
   bool has_summary(const RunRequest& request) const { return !request.quiet && !trace.empty(); }
-  // Advice is for somebody who looks on.
+  // Advice alone is for somebody who looks on.
   bool has_advice(const RunRequest& request) const {
-    return !request.quiet && frameworks.is_needed() && isatty(STDERR_FILENO) != 0;
+    return !request.quiet && frameworks.is_needed() &&
+           (has_summary(request) || isatty(STDERR_FILENO) != 0);
   }
 };
 

@@ -29,7 +29,7 @@ TEST_F(ProgramsOfANode, ThreeProgramsThatEachNeedMostOfACardAllFinish) {
   }
   for (RunningProgram& one : programs) EXPECT_EQ(one.wait(), 0);
   for (const char* name : {"a", "b", "c"}) {
-    EXPECT_NE(read_file(name).find("all of 8 steps"), std::string::npos) << read_file(name);
+    EXPECT_NE(read_file(name).find("all 8 steps"), std::string::npos) << read_file(name);
   }
   EXPECT_TRUE(comes_true([&] { return look_at_device(socket()).leased == 0; }));
 }

@@ -268,7 +268,7 @@ TEST_F(DeepPause, WithoutRoomTheDriverIsNotAskedToRestore) {
   EXPECT_TRUE(says(finished, "resume 1"));
   EXPECT_NE(finished.err.find("has no room"), std::string::npos) << finished.err;
   EXPECT_TRUE(says(finished, "resume 0"));
-  EXPECT_TRUE(says(finished, "all of 25 steps"));
+  EXPECT_TRUE(says(finished, "all 25 steps"));
   expect_all_right(finished);
 }
 
@@ -287,7 +287,7 @@ TEST_F(DeepPause, AKilledProgramLeavesNothing) {
                  example("take_turns") + " --mib 128 --steps 2");
   EXPECT_TRUE(says(finished, "pause 0"));
   EXPECT_TRUE(says(finished, "resume 1"));
-  EXPECT_TRUE(says(finished, "all of 2 steps"));
+  EXPECT_TRUE(says(finished, "all 2 steps"));
 }
 
 }  // namespace

@@ -19,14 +19,6 @@
 namespace cuvmm::test {
 namespace {
 
-std::size_t lines_with(const std::string& text, const std::string& words) {
-  std::size_t lines = 0;
-  for (std::size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) {
-    ++lines;
-  }
-  return lines;
-}
-
 // Runs a shell while the program runs under cuvmm in the background, as $program.
 Finished run_beside(const std::string& script,
                     const std::string& arguments = "--memory 25 --steps 100 --rest 40",

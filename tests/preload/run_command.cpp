@@ -51,7 +51,8 @@ TEST(RunCommand, PassesOnSignals) {
   const std::string waits_for_a_signal =
       "trap 'echo got it; exit 9' USR1; kill -USR1 $PPID; "
       "for i in $(seq 300); do sleep 0.1; done; exit 1";
-  const Finished finished = run({"--sim", "--", "sh", "-c", waits_for_a_signal});
+  const Finished finished =
+      run({"--sim", "--trace", own_folder() + "/t", "--", "sh", "-c", waits_for_a_signal});
   EXPECT_EQ(finished.out, "got it\n");
   EXPECT_EQ(finished.status, 9);
 }
@@ -207,16 +208,16 @@ TEST(RunCommand, LetsFrameworksUseTheDriver) {
 
 // Only the library's name counts, not its place.
 TEST(RunCommand, SuggestsFrameworksOnceToAProgramThatBringsPyTorch) {
-  const std::string library = own_folder() + "/libc10_cuda.so";
+  const std::string here = own_folder();
+  const std::string library = here + "/libc10_cuda.so";
   std::filesystem::copy_file(library_of_programs("plugin"), library);
   // It is looked at again after two seconds, when even a busy machine has loaded the library.
   const std::vector<std::string> waits{"sh", "-c", "sleep 5"};
   const Variables brings{{"LD_PRELOAD", library}};
-  std::vector<std::string> words{"--sim", "--"};
+  std::vector<std::string> words{"--sim", "--trace", here + "/t", "--"};
   words.insert(words.end(), waits.begin(), waits.end());
   const Finished finished = run(words, brings);
-  EXPECT_NE(finished.err.find("--frameworks"), std::string::npos) << finished.err;
-  EXPECT_EQ(lines_in(finished.err), 1U) << finished.err;
+  EXPECT_EQ(lines_with(finished.err, "--frameworks"), 1U) << finished.err;
   words.insert(words.begin(), "--quiet");
   EXPECT_EQ(run(words, brings).err, "");
 }

@@ -129,6 +129,14 @@ std::string library_of_programs(const std::string& name) {
   return build_folder() + "/tests/programs/libcuvmm_" + name + ".so";
 }
 
+std::size_t lines_with(const std::string& text, const std::string& words) {
+  std::size_t lines = 0;
+  for (std::size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) {
+    ++lines;
+  }
+  return lines;
+}
+
 std::size_t lines_in(const std::string& text) {
   return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
 }

@@ -39,6 +39,8 @@ Variables under_cuvmm(Variables more = {});
 
 // The number of lines in a text.
 std::size_t lines_in(const std::string& text);
+// How often the text contains the words.
+std::size_t lines_with(const std::string& text, const std::string& words);
 
 // A private folder of the running test, empty at first.
 std::string own_folder();

@@ -70,7 +70,10 @@ TEST_F(SpilledChunks, AreOnlyThoseWhosePropertiesAnyMemoryHas) {
   CUmemAllocationProp for_tiles = plain();
   for_tiles.allocFlags.usage = CU_MEM_CREATE_USAGE_TILE_POOL;
   Handle chunk = 0;
-  for (const auto& properties : {for_other_hosts, compressed, for_tiles}) {
+  // The driver supports no fabric, and says so first.
+  EXPECT_EQ(answer_of_creation(program, &chunk, granule, for_other_hosts),
+            CUDA_ERROR_NOT_SUPPORTED);
+  for (const auto& properties : {compressed, for_tiles}) {
     EXPECT_EQ(answer_of_creation(program, &chunk, granule, properties), CUDA_ERROR_OUT_OF_MEMORY);
   }
   CUmemAllocationProp as_pytorch = exportable();

@@ -239,7 +239,7 @@ void add_top(CLI::App& app, int& exit_status) {
       "  cuvmm top\n"
       "  cuvmm top -1 --sort moves\n"
       "  cuvmm top --gpu 1                 only that device\n"
-      "  cuvmm top 4711                    only that process, or the programs of that `cuvmm run`\n"
+      "  cuvmm top 4711                    only that process and the programs that it started\n"
       "  sudo cuvmm top --all              all users' processes, in all containers\n"
       "  sudo cuvmm top --container 3f2a   only that container or pod\n"
       "  cuvmm top --json | jq '.processes[].physical_bytes'\n"
