@@ -92,7 +92,7 @@ std::string usage_error(const CLI::App& app, const CLI::Error& error) {
     return printable(usage::unexpected(app)) + ": not expected before the command; " + help;
   }
   if (word.empty()) {
-    const std::string what = without_beginning(usage::problem_of(error), "process: ");
+    std::string what = without_beginning(usage::problem_of(error), "process: ");
     const bool lacks_words = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr ||
                              dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr;
     if (!lacks_words) return what;
