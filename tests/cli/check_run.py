@@ -73,7 +73,7 @@ class Replaced(RunTest):
 
     def test_a_timer_of_the_caller_ends_the_program(self):
         process, _ = self.started("--quiet", *self.program(self.SAY_PID + "time.sleep(60)"),
-                                  prepare=lambda: signal.setitimer(signal.ITIMER_REAL, 1.5))
+                                  prepare=lambda: signal.setitimer(signal.ITIMER_REAL, 5))
         self.assertEqual(process.wait(timeout=40), -signal.SIGALRM)
 
     def test_what_cannot_be_executed_has_its_usual_status(self):
@@ -112,7 +112,7 @@ class Around(RunTest):
 
     def test_a_timer_of_the_caller_reaches_the_program(self):
         process, _ = self.around(self.COUNT.format(signals="[14]"),
-                                 prepare=lambda: signal.setitimer(signal.ITIMER_REAL, 1.5))
+                                 prepare=lambda: signal.setitimer(signal.ITIMER_REAL, 5))
         self.assertEqual(text(process.stdout.readline()), "[14]\n")
 
     def test_it_stops_and_continues_with_the_program(self):
