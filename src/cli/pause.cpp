@@ -60,7 +60,7 @@ bool is_running(int process) {
   return process > 0 && (::kill(process, 0) == 0 || errno != ESRCH);
 }
 
-// Whether the request found the process as it should be.
+// Whether the process was already in the state that the request asks for.
 bool changed_nothing(const PauseRequest& request, const ControlAnswer& answer) {
   return answer.before ==
          (request.what == ControlWhat::Pause ? share::Before::Paused : share::Before::Running);

@@ -86,7 +86,7 @@ struct Afterwards {
   }
 };
 
-// Waits for the program with the command, and prints the summary.
+// Runs the command as a child, waits for it, and prints the summary and the advice.
 ChildEnd run_to_its_end(const RunRequest& request, const TraceNames& traces, Afterwards& after) {
   pid_t process = 0;
   const bool advises = after.has_advice(request);
@@ -107,9 +107,9 @@ ChildEnd run_to_its_end(const RunRequest& request, const TraceNames& traces, Aft
   return end;
 }
 
-// Runs the command, with all options already in the environment. If nothing is to be done once it
-// has ended, it replaces this process: then its parent, its process group, its timers and its
-// signals are the same as without cuvmm.
+// Runs the command, with all options already in the environment. If nothing is left to do once it
+// ends, the command replaces this process, so its parent, process group, timers and signals are the
+// same as without cuvmm.
 int run_under_us(const RunRequest& request) {
   const char* file = std::getenv("VMM_TRACE_FILE");
   const std::string trace = file != nullptr ? file : "";

@@ -89,14 +89,10 @@ void StreamClock::prune_known(StreamState& state) {
 }
 
 void StreamClock::look(StreamId stream) {
-  constexpr int marks_a_look = 16;
   StreamState* state = table_.by_id(stream);
   if (state == nullptr || !state->has_unfinished()) return;
   poll(*state, PollEffort::Sparing);
-  // Requests marks only if there is none: an existing mark completes before any new one.
-  if (state->has_unfinished() && !state->has_marks.load(std::memory_order_relaxed)) {
-    state->marks_wanted.store(marks_a_look, std::memory_order_relaxed);
-  }
+  if (state->has_unfinished()) state->request_marks();
 }
 
 bool StreamClock::can_follow(const FreeTicket& freed, StreamId asker) const {
@@ -104,6 +100,7 @@ bool StreamClock::can_follow(const FreeTicket& freed, StreamId asker) const {
   StreamState* from = table_.by_id(freed.stream);
   const StreamState* to = table_.by_id(asker);
   if (from == nullptr || to == nullptr || from->context != to->context) return false;
+  if (from->context_ends.load()) return false;
   const Holding holding{from->lock};
   return std::any_of(from->marks.begin(), from->marks.end(),
                      [&](const Mark& mark) { return mark.is_exact && mark.tick == freed.tick; });

@@ -78,11 +78,11 @@ FreeTicket StreamClock::add_free(StreamState& state, Mark mark) {
   bool has_many = false;
   {
     const Holding holding{state.lock};
-    if (mark.is_barrier) state.has_barrier.store(true, std::memory_order_release);
-    ticket = state.ticket();
-    mark.is_exact = ticket.tick == mark.tick + 1;
-    if (mark.is_exact) mark.tick = ticket.tick;
     has_many = push_mark(state, std::move(mark));
+    ticket = state.ticket();
+    Mark& added = state.marks.back();
+    added.is_exact = ticket.tick == added.tick + 1;
+    if (added.is_exact) added.tick = ticket.tick;
   }
   if (has_many) thin_out_marks(state);
   return ticket;

@@ -49,14 +49,15 @@ CUresult Operation::record_barrier() {
 }
 
 FreeTicket Operation::freed() {
+  const bool leaves_mark = event_ != nullptr;
   const FreeTicket ticket =
-      event_ == nullptr
-          ? stream_.ticket()
-          : clock_.add_free(
+      leaves_mark
+          ? clock_.add_free(
                 stream_,
-                {.tick = before_, .events = {event_}, .is_barrier = is_barrier_, .epoch = epoch_});
+                {.tick = before_, .events = {event_}, .is_barrier = is_barrier_, .epoch = epoch_})
+          : stream_.ticket();
   if (ticket.tick == 1) clock_.freeing_streams_.fetch_add(1, std::memory_order_relaxed);
-  if (event_ == nullptr) return ticket;
+  if (!leaves_mark) return ticket;
   event_ = nullptr;
   if (stream_.marks_wanted.load(std::memory_order_relaxed) > 0) {
     stream_.marks_wanted.fetch_sub(1, std::memory_order_relaxed);

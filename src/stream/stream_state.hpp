@@ -93,6 +93,13 @@ struct StreamState {
     return kind == StreamKind::PerThread || marks_wanted.load(std::memory_order_relaxed) > 0;
   }
 
+  // An existing mark completes before any new one, so marks are requested only if there is none.
+  void request_marks() {
+    constexpr int marks_a_request = 16;
+    if (has_marks.load(std::memory_order_relaxed)) return;
+    marks_wanted.store(marks_a_request, std::memory_order_relaxed);
+  }
+
   void frees_memory_of(int of) {
     if (of != device) other_devices.fetch_or(bit_of(of), std::memory_order_relaxed);
   }

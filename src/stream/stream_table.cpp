@@ -241,16 +241,13 @@ StreamState* StreamTable::last_left_alone() const {
 // Whether other streams' frees that come before this stream's work may be unfinished: memory that
 // was allocated on it may still be in use there. Those streams' next frees then leave marks.
 bool StreamTable::knows_unfinished(StreamState& state) const {
-  constexpr int marks_a_look = 16;
   if (state.is_done(last_tick)) return false;
   const Holding holding{state.lock};
   bool some = false;
   for (const FreeTicket& freed : state.known) {
     const auto found = by_id_.find(freed.stream);
     if (found == by_id_.end() || found->second->is_done(freed.tick)) continue;
-    StreamState& freeing = *found->second;
-    if (!freeing.has_marks.load(std::memory_order_relaxed))
-      freeing.marks_wanted.store(marks_a_look);
+    found->second->request_marks();
     some = true;
   }
   return some;

@@ -55,7 +55,7 @@ class StreamTable {
   [[gnu::cold]] std::vector<StreamState*> everything_of_all();
 
   // Also finds streams that have ended. Returns nullptr if the record has been reused, which means
-  // that everything is done that the stream freed, or that it had waited for.
+  // that everything the stream freed, or had waited for, is done.
   StreamState* by_id(StreamId id) const;
   // Of the streams that have ended, the oldest whose record is not up for reuse yet; nullptr if all
   // are.
