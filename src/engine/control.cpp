@@ -339,6 +339,18 @@ Duration Control::resume_after_failure() {
   return std::clamp(10 * took, usual_rest, longest);
 }
 
+// Returns whether it has more to do.
+bool Control::look_after_host() {
+  const EndingContexts::Use contexts{ending_contexts_};
+  if (!contexts.is_granted()) return false;
+  bool has_more = pauser_.look_after_stock(ahead_bytes(), idle_);
+  for (DeviceMemory* device : memory_.devices().all()) {
+    const Size mapped = memory_.holdings().spilled_free(device->ordinal());
+    has_more |= spill_ahead_.step(*device, mapped, now_ns());
+  }
+  return has_more;
+}
+
 Duration Control::run_upkeep() {
   constexpr Duration shortest{100};
   constexpr Duration a_moment_of_use{100'000};
@@ -354,11 +366,7 @@ Duration Control::run_upkeep() {
     publish();
     return has_more ? shortest : usual_rest;
   }
-  bool has_more = pauser_.look_after_stock(ahead_bytes(), idle_);
-  for (DeviceMemory* device : memory_.devices().all()) {
-    const Size mapped = memory_.holdings().spilled_free(device->ordinal());
-    has_more |= spill_ahead_.step(*device, mapped, now_ns());
-  }
+  const bool has_more = look_after_host();
   // While pinning, the driver holds a lock that the program's calls need too, so rest for as long
   // as this step took.
   const Duration took{now_us() - began};

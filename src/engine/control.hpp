@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/options.hpp"
+#include "engine/ending_contexts.hpp"
 #include "engine/pause_tally.hpp"
 #include "sched/kernel_facts.hpp"
 #include "share/control.hpp"
@@ -24,8 +25,10 @@ class Control {
  public:
   // Keeps `ahead` bytes of host memory ready; other pinned memory is released after `idle` of
   // disuse.
-  Control(const ProgramParts& dependencies, SizeLimit ahead, Duration idle = Duration{10'000'000})
+  Control(const ProgramParts& dependencies, EndingContexts& ending_contexts, SizeLimit ahead,
+          Duration idle = Duration{10'000'000})
       : memory_(dependencies.memory),
+        ending_contexts_(ending_contexts),
         forget_ended_work_(dependencies.forget_ended_work),
         ahead_(ahead),
         idle_(idle),
@@ -122,6 +125,7 @@ class Control {
   // Return how long the thread may sleep.
   Duration run_upkeep();
   Duration resume_after_failure();
+  bool look_after_host();
   void place();
   void publish();
   // Runs `change` once no other request is at work and no pause is on, with the calling thread
@@ -135,6 +139,7 @@ class Control {
   void set_left(const share::LeftMemory& left);
 
   Memory& memory_;
+  EndingContexts& ending_contexts_;
   const std::function<void()> forget_ended_work_;
   const SizeLimit ahead_;
   const Duration idle_;

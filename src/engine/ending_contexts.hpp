@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 
@@ -11,15 +12,18 @@
 namespace cuvmm {
 
 // Contexts that the driver is destroying but cuvmm's records still list. A new context may get the
-// same handle, and must not find the old context's records.
+// same handle, and must not find the old context's records. cuvmm's own threads must not use a
+// context meanwhile.
 //
 // Lock-free, since a lock would be held while the driver waits for a context's work.
 class EndingContexts {
  public:
-  // Lists one context until the end of the scope.
+  // Lists one context until the end of the scope, once no thread of cuvmm uses a context any more.
   class Ending {
    public:
-    Ending(EndingContexts& all, CUcontext context) : place_(all.enter(context)) {}
+    Ending(EndingContexts& all, CUcontext context) : place_(all.enter(context)) {
+      if (context != nullptr) all.wait_until_unused();
+    }
     ~Ending() {
       if (place_ != nullptr) place_->store(nullptr, std::memory_order_release);
     }
@@ -28,6 +32,24 @@ class EndingContexts {
 
    private:
     std::atomic<CUcontext>* const place_;
+  };
+
+  // A thread of cuvmm's own uses contexts of the program while this lives. It has to do without
+  // unless is_granted().
+  class Use {
+   public:
+    explicit Use(EndingContexts& all) : all_(all) {
+      all_.uses_.fetch_add(1);
+      is_granted_ = !all_.is_any_ending();
+    }
+    ~Use() { all_.uses_.fetch_sub(1, std::memory_order_release); }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    bool is_granted() const { return is_granted_; }
+
+   private:
+    EndingContexts& all_;
+    bool is_granted_ = false;
   };
 
   // Call before recording a new context. Waits at most one second: if it takes longer, the handle
@@ -50,6 +72,16 @@ class EndingContexts {
     }
     return nullptr;
   }
+  // Waits at most one second: a forked child does not have the thread.
+  void wait_until_unused() const {
+    if (uses_.load() == 0) return;
+    const std::uint64_t until = now_ns() + longest_ns;
+    while (uses_.load() != 0 && now_ns() < until) rest_us(20);
+  }
+  bool is_any_ending() const {
+    return std::any_of(places_.begin(), places_.end(),
+                       [](const auto& place) { return place.load() != nullptr; });
+  }
   bool is_ending(CUcontext context) const {
     for (const std::atomic<CUcontext>& place : places_) {
       if (place.load(std::memory_order_acquire) == context) return true;
@@ -58,6 +90,7 @@ class EndingContexts {
   }
 
   std::array<std::atomic<CUcontext>, 64> places_{};
+  std::atomic<int> uses_{0};
 };
 
 }  // namespace cuvmm

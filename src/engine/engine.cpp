@@ -53,7 +53,7 @@ const char* name_of_call(std::uint16_t call) {
 // Returns nullptr if there is no served memory to pause.
 std::unique_ptr<Control> make_control(const Driver& driver, Serving* serving, CallBarrier& calls,
                                       Scheduling& scheduling, TimeLease& time_lease,
-                                      SizeLimit ahead) {
+                                      EndingContexts& ending_contexts, SizeLimit ahead) {
   if (serving == nullptr) return nullptr;
   return std::make_unique<Control>(
       ProgramParts{.driver = driver,
@@ -65,7 +65,7 @@ std::unique_ptr<Control> make_control(const Driver& driver, Serving* serving, Ca
                    .forget_ended_work = [&time_lease] { time_lease.forget_ended_work(); },
                    .chunks = &serving->program_chunks,
                    .captures = &serving->captures},
-      ahead);
+      ending_contexts, ahead);
 }
 
 }  // namespace
@@ -91,7 +91,7 @@ Engine::Engine(const Driver& driver, Options options)
                                           [this] { return sees_everything(); }})
                    : nullptr),
       control_(make_control(driver_, serving_.get(), calls_, scheduling_, time_lease_,
-                            options_.pause_ahead)),
+                            ending_contexts_, options_.pause_ahead)),
       stores_(driver_, memory_settings(options_),
               serving_ != nullptr ? &serving_->memory : nullptr) {}
 

@@ -83,6 +83,8 @@ void Tenancy::free_cache(LeasedBudget& budget, Size wanted) {
   const Busy busy{is_busy_, stays_out_};
   DeviceMemory* const device = device_with(budget);
   if (!busy.may_go_on() || device == nullptr || is_paused()) return;
+  const EndingContexts::Use contexts{engine_.ending_contexts()};
+  if (!contexts.is_granted()) return;
   const HookBypass bypass;
   const RelaxedCapture relaxed{engine_.driver()};
   const InContext in_context{engine_.driver(),

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -45,6 +46,32 @@ TEST(EndingContexts, ANewContextDoesNotWaitForever) {
   const std::uint64_t began = now_ns();
   contexts.wait_until_ended(some_context(1));
   EXPECT_GE(now_ns() - began, 900'000'000U);
+}
+
+TEST(EndingContexts, AnEndWaitsWhileAContextIsUsed) {
+  EndingContexts contexts;
+  std::atomic<bool> has_waited{false};
+  std::optional<EndingContexts::Use> use{contexts};
+  EXPECT_TRUE(use->is_granted());
+  const std::uint64_t began = now_ns();
+  std::thread ending{[&] {
+    const EndingContexts::Ending waits{contexts, some_context(1)};
+    has_waited = true;
+  }};
+  std::this_thread::sleep_for(std::chrono::milliseconds{20});
+  EXPECT_TRUE(!has_waited || now_ns() - began >= 1'000'000'000U);
+  use.reset();
+  ending.join();
+  EXPECT_TRUE(has_waited);
+}
+
+TEST(EndingContexts, NoContextMayBeUsedWhileOneEnds) {
+  EndingContexts contexts;
+  {
+    const EndingContexts::Ending ending{contexts, some_context(1)};
+    EXPECT_FALSE(EndingContexts::Use{contexts}.is_granted());
+  }
+  EXPECT_TRUE(EndingContexts::Use{contexts}.is_granted());
 }
 
 // One life of a context: data written in it is intact at its end.

@@ -62,7 +62,7 @@ struct ControlledProcess : ServedMemory {
   explicit ControlledProcess(const Driver& driver) : ServedMemory(driver, {}), chunks(driver) {
     control.emplace(
         ProgramParts{.driver = driver, .memory = *memory, .calls = calls, .chunks = &chunks},
-        SizeLimit::none(), Duration{0});
+        ending_contexts, SizeLimit::none(), Duration{0});
   }
   void end() {
     control->shut_down();
@@ -82,6 +82,7 @@ struct ControlledProcess : ServedMemory {
     return address;
   }
   ProgramChunks chunks;
+  EndingContexts ending_contexts;
   std::optional<Control> control;
 };
 

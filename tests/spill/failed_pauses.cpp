@@ -128,7 +128,7 @@ TEST_F(FailedPauses, TheUpkeepThreadResumesAProgramLeftPaused) {
   auto& program = *new Program{faulty, settings(72 * MiB)};
   auto& control = *new Control{
       ProgramParts{.driver = faulty, .memory = *program.memory, .calls = program.calls},
-      SizeLimit::none(), Duration{0}};
+      *new EndingContexts, SizeLimit::none(), Duration{0}};
   program.add(30 * MiB, false);
   program.add(30 * MiB, true);
   bool stands_still = false;
