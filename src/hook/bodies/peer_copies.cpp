@@ -73,7 +73,10 @@ class Detour {
     CUresult done = driver_.cuEventCreate(&before_, CU_EVENT_DISABLE_TIMING);
     if (done == CUDA_SUCCESS) done = driver_.cuEventRecord(before_, stream);
     if (done == CUDA_SUCCESS) done = submit_there(copy);
-    return done == CUDA_SUCCESS ? driver_.cuStreamWaitEvent(stream, after_, 0) : done;
+    if (done == CUDA_SUCCESS) done = driver_.cuStreamWaitEvent(stream, after_, 0);
+    // A copy that nothing waits for must not outlive the call that failed.
+    if (done != CUDA_SUCCESS && stream_ != nullptr) driver_.cuStreamSynchronize(stream_);
+    return done;
   }
   CUresult wait() const { return driver_.cuEventSynchronize(after_); }
 
