@@ -54,6 +54,12 @@ function(cuvmm_own_runtime_folders)
   endforeach()
 endfunction()
 
+# A filter that no longer matches any test must not pass.
+function(cuvmm_refuse_empty_tests)
+  get_property(tests DIRECTORY PROPERTY TESTS)
+  set_property(TEST ${tests} APPEND PROPERTY FAIL_REGULAR_EXPRESSION "Running 0 tests from")
+endfunction()
+
 # Tests of this directory that compute all the time count twice: `./dev test` runs more jobs than there
 # are processors, since most of the others wait for programs or for time to pass.
 function(cuvmm_count_what_computes)
