@@ -59,7 +59,7 @@ class StreamTable {
   StreamState* by_id(StreamId id) const;
   // Of the streams that have ended, the oldest whose record is not up for reuse yet; nullptr if all
   // are.
-  [[gnu::cold]] StreamState* last_left_alone() const;
+  StreamState* last_left_alone() const;
   // The live streams of a context, including its `Everything`.
   std::vector<StreamState*> of_context(CUcontext context) const;
   // The same for all contexts of a device.
@@ -121,6 +121,7 @@ class StreamTable {
     std::uint64_t thread;
     bool operator==(const Key&) const = default;
   };
+  static constexpr CUstream everything = nullptr;  // the handle of an `Everything`
   struct KeyHash {
     std::size_t operator()(const Key& key) const noexcept;
   };
@@ -139,14 +140,14 @@ class StreamTable {
   StreamState* learn(const Key& key, StreamName name, CUcontext current);
   [[gnu::cold]] StreamState& add(const Key& key, CUcontext context, CUstream handle,
                                  StreamKind kind);
-  [[gnu::cold]] bool transfer_events_to_context(StreamState& state);
-  [[gnu::cold]] bool knows_unfinished(StreamState& state) const;
-  [[gnu::cold]] StreamState& unused_record();
+  bool transfer_events_to_context(StreamState& state);
+  bool knows_unfinished(StreamState& state) const;
+  StreamState& unused_record();
   bool is_ending(CUcontext context) const;
   void forget_ending(CUcontext context);
   void end(StreamState& state);
-  [[gnu::cold]] void drop_events_of(StreamState& state);
-  [[gnu::cold]] static void forget_events_of(StreamState& state);
+  void drop_events_of(StreamState& state);
+  static void forget_events_of(StreamState& state);
 
   const Gathered& gathered_of(CUcontext context) const;
 
