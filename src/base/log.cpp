@@ -134,11 +134,14 @@ void write_to_standard_error(const Line& line) {
   write_whole(STDERR_FILENO, line.text(), line.size());
 }
 
-// Gives up the file with one warning; later lines go to standard error.
+// Gives up the file with one warning. Later warnings go to standard error; what else the file was
+// to hold is left out there.
 void give_file_up(const char* why) {
   // Another thread was first.
   if (log_file.number.exchange(-1, std::memory_order_relaxed) < 0) return;
-  CUVMM_LOG(Warning, "log file lost, logging to standard error: %s", why);
+  auto& least = detail::least_severe_logged;
+  if (least.load(std::memory_order_relaxed) > Severity::Warning) least.store(Severity::Warning);
+  CUVMM_LOG(Warning, "log file lost, logging warnings to standard error: %s", why);
 }
 
 bool write_to_file(const Line& line) {
@@ -189,7 +192,8 @@ void detail::write_log(Severity severity, const char* format, ...) {
   va_start(arguments, format);
   const Line line{severity, format, arguments};
   va_end(arguments);
-  if (!write_to_file(line)) write_to_standard_error(line);
+  // A file that is lost takes details with it.
+  if (!write_to_file(line) && is_logged(severity)) write_to_standard_error(line);
   errno = kept;
 }
 
