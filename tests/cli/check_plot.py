@@ -361,6 +361,12 @@ class Pictures(PlotTest):
             self.assertFalse(os.path.exists(self.path("x." + ending)))
 
     @unittest.skipUnless(can_draw("matplotlib"), "no matplotlib here")
+    def test_each_legend_stands_above_its_own_panel(self):
+        above = ("[bool(one.get_legend().get_window_extent().y0 >= one.get_window_extent().y1 - 2) "
+                 "for one in axes if one.get_legend() and 'size' not in one._left_title.get_text()]")
+        self.assertEqual(self.told(above, frag_trace("vmm")), str([True] * 3))
+
+    @unittest.skipUnless(can_draw("matplotlib"), "no matplotlib here")
     def test_the_words_above_the_histograms_of_four_traces_do_not_overlap(self):
         overlaps = ("[bool(one.get_legend().get_window_extent().overlaps("
                     "one._left_title.get_window_extent())) "

@@ -77,7 +77,7 @@ def draw_rows(pictures, rows, path):
             shared.setdefault(kind, axes)
             PANELS[kind](axes, picture)
             if row == 0:
-                title(axes, picture, above=LEGEND if kind == TIMELINE else 0)
+                title(axes, picture, above=LEGEND if kind in (MAP, TIMELINE) else 0)
             if row == last_of_time:
                 name_time_axis(axes, picture)
     if TIMELINE in rows:
@@ -141,9 +141,8 @@ def address_map(axes, picture):
     if picture.has_backing:
         meanings += [Patch(facecolor=style.CACHED, label="cached (mapped, not used)"),
                      Patch(facecolor=style.UNMAPPED, edgecolor=style.FAINT, label="unmapped")]
-    axes.legend(handles=meanings, loc="upper center", bbox_to_anchor=(0.5, -0.09),
-                ncols=3, frameon=False, fontsize=9.5, handlelength=1.2, columnspacing=1.2,
-                borderaxespad=0)
+    axes.legend(handles=meanings, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3,
+                frameon=False, fontsize=9.5, handlelength=1.2, columnspacing=1.2)
 
 
 def title(axes, picture, above):
