@@ -26,24 +26,38 @@ class MadeOnce {
   T& get(const Make& make) {
     if (T* const made = get_if_made()) [[likely]]
       return *made;
-    return publish(new T(make()));
+    return publish(new Made{make()});
   }
   // nullptr before the first use.
-  T* get_if_made() const { return made_.load(std::memory_order_acquire); }
-
-  // For a forked child, whose next use makes another object: a thread of the parent may have held
-  // the old one's lock, so that one stays where it is, unused.
-  void forget_after_fork() { made_.store(nullptr, std::memory_order_release); }
-
- private:
-  T& publish(T* mine) {
-    T* others = nullptr;
-    if (made_.compare_exchange_strong(others, mine, std::memory_order_acq_rel)) return *mine;
-    delete mine;
-    return *others;
+  T* get_if_made() const {
+    Made* const made = made_.load(std::memory_order_acquire);
+    return made != nullptr ? &made->object : nullptr;
   }
 
-  std::atomic<T*> made_{nullptr};
+  // For a forked child, whose next use makes another object: a thread of the parent may have held
+  // the old one's lock, so that one stays where it is, unused, but not leaked.
+  void forget_after_fork() {
+    Made* const old = made_.exchange(nullptr, std::memory_order_acq_rel);
+    if (old == nullptr) return;
+    old->left_before = left_;
+    left_ = old;
+  }
+
+ private:
+  struct Made {
+    T object;
+    Made* left_before = nullptr;
+  };
+
+  T& publish(Made* mine) {
+    Made* others = nullptr;
+    if (made_.compare_exchange_strong(others, mine, std::memory_order_acq_rel)) return mine->object;
+    delete mine;
+    return others->object;
+  }
+
+  std::atomic<Made*> made_{nullptr};
+  Made* left_ = nullptr;  // by parents
 };
 
 // The same for a yes or no that never changes.

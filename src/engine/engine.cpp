@@ -72,6 +72,7 @@ std::unique_ptr<Control> make_control(const Driver& driver, Serving* serving, Ca
 
 std::atomic<Engine*> Engine::current_{nullptr};
 std::atomic<Engine*> Engine::starting_{nullptr};
+Engine* Engine::left_ = nullptr;
 
 DriverSource& driver_source() {
   static constinit DriverSource source;
@@ -184,8 +185,9 @@ void Engine::forget_in_children() {
   forgets.ensure();
 }
 
-// The child shares nothing with the parent's threads or its driver. The old engine's resources are
-// leaked: freeing them could need a lock that another thread held at the fork.
+// The child shares nothing with the parent's threads or its driver. The old engine is kept, unused:
+// freeing it could need a lock that another thread held at the fork, and a leak would make a
+// program that looks for leaks fail.
 void Engine::forget_after_fork() {
   forget_trace();
   forget_publishing();
@@ -194,8 +196,9 @@ void Engine::forget_after_fork() {
   Gate::forget_after_fork();  // with all barriers
   reserved_addresses::forget_after_fork();
   forget_deferred_after_fork();
+  if (Engine* const old = starting_.exchange(nullptr))
+    old->left_before_ = std::exchange(left_, old);
   current_.store(nullptr);
-  starting_.store(nullptr);
   cannot_start.store(false);
   start_was_left.store(false);
 }

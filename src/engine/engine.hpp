@@ -110,7 +110,9 @@ class Engine {
   static void forget_after_fork();
 
   static std::atomic<Engine*> current_;
-  static std::atomic<Engine*> starting_;  // set up, but not yet current
+  static std::atomic<Engine*> starting_;  // being set up, or current
+  static Engine* left_;                   // by parents, the newest first
+  Engine* left_before_ = nullptr;
 
   const Driver driver_;    // immutable after construction
   const Options options_;  // immutable after construction

@@ -42,6 +42,16 @@ INSTANTIATE_TEST_SUITE_P(Ways, Life,
                            return name;
                          });
 
+TEST(LeakCheckedProgram, FindsNoLeaksOfOursInItsChildren) {
+  const Finished alone = run_program({program("leak_checked")}, natively());
+  if (alone.status != 5) GTEST_SKIP() << "leaks cannot be looked for here: " << alone.err;
+  for (const char* mode : {"off", "monitor", "vmm"}) {
+    const Finished finished =
+        run_program({program("leak_checked")}, under_cuvmm({{"VMM_MODE", mode}}));
+    EXPECT_EQ(finished.status, 5) << mode << ": " << finished.err;
+  }
+}
+
 TEST(ScheduledProcess, LosesNoQueuedWorkWhenItEnds) {
   const Finished finished =
       run_program({program("life"), "exit-queued"},
