@@ -9,6 +9,7 @@
 #include "sim/address_layout.hpp"
 #include "sim/device.hpp"
 #include "sim/guard.hpp"
+#include "sim/unwatched.hpp"
 #include "sim/views.hpp"
 
 namespace cuvmm::sim {
@@ -200,6 +201,7 @@ bool AddressSpace::make_shareable(const std::shared_ptr<Chunk>& chunk) {
   const bool both = from != MAP_FAILED && to != MAP_FAILED;
   if (both) {
     const Guard::Pause pause;
+    const Unwatched order_by_faults;  // of work in flight
     const auto each_view = [&](const auto& what) {
       for (auto& [address, mapping] : mappings_) {
         if (mapping.chunk != chunk) continue;

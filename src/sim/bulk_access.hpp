@@ -8,13 +8,10 @@
 
 #include "base/size.hpp"
 #include "sim/address_layout.hpp"
+#include "sim/unwatched.hpp"
 
 #if defined(__SANITIZE_THREAD__)
 extern "C" {
-void AnnotateIgnoreReadsBegin(const char* file, int line);
-void AnnotateIgnoreReadsEnd(const char* file, int line);
-void AnnotateIgnoreWritesBegin(const char* file, int line);
-void AnnotateIgnoreWritesEnd(const char* file, int line);
 void __tsan_read_range(void* begin, unsigned long size);
 void __tsan_write_range(void* begin, unsigned long size);
 }
@@ -43,25 +40,21 @@ inline void map_pages([[maybe_unused]] const void* at, [[maybe_unused]] Size siz
 // whole test suite.
 class BulkAccess {
  public:
-  BulkAccess(void* to, const void* from, Size size) {
+  BulkAccess(void* to, const void* from, Size size) : rest_(begin(to, from, size)) {}
+
+ private:
+  static Unwatched begin(void* to, const void* from, Size size) {
     map_pages(to, size, true);
     if (from != nullptr) map_pages(from, size, false);
 #if defined(__SANITIZE_THREAD__)
     constexpr Size watched = 4 * KiB;
     __tsan_write_range(to, std::min(size, watched));
     if (from != nullptr) __tsan_read_range(const_cast<void*>(from), std::min(size, watched));
-    AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
-    AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
 #endif
+    return {};
   }
-  ~BulkAccess() {  // NOLINT(modernize-use-equals-default): an empty one would be an unused variable
-#if defined(__SANITIZE_THREAD__)
-    AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
-    AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
-#endif
-  }
-  BulkAccess(const BulkAccess&) = delete;
-  BulkAccess& operator=(const BulkAccess&) = delete;
+
+  const Unwatched rest_;
 };
 
 }  // namespace cuvmm::sim

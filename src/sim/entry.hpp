@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "base/not_cancelled.hpp"
 #include "sim/card/checkpoint.hpp"
 #include "sim/cuda.hpp"
 #include "sim/rows.hpp"
@@ -25,6 +26,7 @@ class Entry {
  private:
   CUresult enter(Row row);
 
+  const NotCancelled whole_;  // the driver's calls are no cancellation points
   std::optional<CallOnCard> inside_;
   bool is_last_ = false;  // the process dies as this call returns
   CUresult answer_;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <numeric>
 #include <optional>
+#include <string_view>
 
 #include "base/made_once.hpp"
 #include "base/no_forks.hpp"
@@ -35,12 +36,13 @@ std::optional<std::vector<int>> devices_to_show(int count) {
     std::iota(all.begin(), all.end(), 0);
     return all;
   }
+  const std::string_view text = wanted;
   auto visible = visible_devices(wanted, count, settings().card.name);
   if (!visible) {
-    CUVMM_LOG(Warning, "CUDA_VISIBLE_DEVICES=%s names a device twice", wanted);
-  } else if (visible->empty()) {
-    CUVMM_LOG(Warning, "CUDA_VISIBLE_DEVICES=%s shows none of the simulated devices, 0 to %d",
-              wanted, count - 1);
+    CUVMM_LOG_ONCE(Warning, "CUDA_VISIBLE_DEVICES=%s names a device twice", wanted);
+  } else if (visible->empty() && text != "" && text != "-1") {  // which ask for none
+    CUVMM_LOG_ONCE(Warning, "CUDA_VISIBLE_DEVICES=%s shows none of the simulated devices, 0 to %d",
+                   wanted, count - 1);
   }
   return visible;
 }
