@@ -127,6 +127,14 @@ void end_by_signal(int signal) {
   _exit(128 + signal);
 }
 
+ChildEnd run_part(const std::vector<std::string>& command) {
+  const ChildEnd end = run_child(command);
+  for (const int told : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+    if (end.signal == told) end_by_signal(told);
+  }
+  return end;
+}
+
 void end_with_parent(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) raise(SIGKILL);  // it has ended already

@@ -27,6 +27,9 @@ struct ChildEnd {
 ChildEnd run_child(const std::vector<std::string>& command,
                    const std::function<void(pid_t)>& look = {});
 
+// The same for a part of our own work. If it is told to end, by Ctrl-C say, so is this process.
+ChildEnd run_part(const std::vector<std::string>& command);
+
 // Ends this process as the signal would, but without a core dump.
 [[noreturn]] void end_by_signal(int signal);
 

@@ -103,7 +103,7 @@ class Demo {
                                      "--trace", trace, "--log-file", log};
     if (simulated_) command.push_back("--sim=memory=64M");
     command.insert(command.end(), {"--", program});
-    return run_child(command).status;
+    return run_part(command).status;
   }
 
   bool has_trace(const Scene& scene, const Watched& how) const {
@@ -121,7 +121,7 @@ class Demo {
     const std::string picture = file(scene, name, ending);
     std::vector<std::string> command{self_, "plot", "--quiet", "-o", picture, "--"};
     for (const Watched& how : traces) command.push_back(file(scene, how.mode, ".trace"));
-    if (run_child(command).status == 0) {
+    if (run_part(command).status == 0) {
       pictures_.push_back(picture);
     } else {
       lacks_matplotlib_ = needs_matplotlib;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <exception>
 #include <numeric>
+#include <system_error>
 #include <utility>
 
 #include "cli/commands.hpp"
@@ -169,6 +170,10 @@ int with_written_output(int exit_status) {
 int main(int count, char** words) {
   try {
     return cuvmm::cli::with_written_output(cuvmm::cli::run(count, words));
+  } catch (const std::system_error& error) {
+    const std::string where = std::ferror(stdout) != 0 ? "standard output: " : "";
+    cuvmm::cli::say(where + (where.empty() ? error.what() : error.code().message()));
+    return 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "cuvmm: %s\n", error.what());
     return 1;

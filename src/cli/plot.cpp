@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 
 #include "base/fd.hpp"
@@ -84,14 +85,17 @@ int draw(const std::string& data, const PlotRequest& request) {
                                    request.out};
   for (const std::string& trace : request.traces) command.push_back("--label=" + trace);
   ::lseek(file.number(), 0, SEEK_SET);
-  const int status = run_child(command).status;
-  if (status == exit_not_found) {
+  const ChildEnd end = run_part(command);
+  if (end.status == exit_not_found) {
     const char* const chosen = std::getenv("CUVMM_PYTHON");
     say(chosen != nullptr && *chosen != '\0'
             ? "CUVMM_PYTHON names no Python that can be run"
             : "plots need python3, and for .png and .svg its package matplotlib");
   }
-  if (status != 0) return exit_failed;
+  if (end.signal != 0) {
+    say(fmt::format("{} was killed: {}", command.front(), ::strsignal(end.signal)));
+  }
+  if (end.status != 0) return exit_failed;
   if (!request.quiet) say("wrote " + request.out);
   return 0;
 }

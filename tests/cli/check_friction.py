@@ -390,6 +390,13 @@ class Output(CliTest):
             self.assertEqual(finished.returncode, 1, words)
             self.assertRegex(text(finished.stderr), "standard output: (No space left|write failed)")
 
+    def test_metrics_on_a_full_disk_say_which_output(self):
+        with tempfile.TemporaryDirectory(prefix="cuvmm-rt-") as runtime, open("/dev/full", "wb") as full:
+            finished = subprocess.run([CUVMM, "metrics"], stdout=full, stderr=subprocess.PIPE, timeout=60,
+                                      check=False, env=dict(os.environ, XDG_RUNTIME_DIR=runtime))
+        self.assertEqual(text(finished.stderr), "cuvmm: standard output: No space left on device\n")
+        self.assertEqual(finished.returncode, 1)
+
     def test_a_program_runs_even_if_nothing_can_be_said(self):
         """On a full disk, or without a standard error, every message fails to be written."""
         full = '"$@" 2>/dev/full'

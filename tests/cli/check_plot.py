@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -427,6 +428,46 @@ class Pictures(PlotTest):
         self.assertIn("CUVMM_PYTHON names no Python that can be run", text(finished.stderr))
         self.assertEqual([name for name in os.listdir(os.path.dirname(self.path("x")))
                           if name.startswith("x")], [])
+
+    def python_that_kills_itself(self, with_signal):
+        path = self.path("python")
+        with open(path, "w", encoding="ascii") as file:
+            file.write(f"#!/bin/sh\nkill -{with_signal} $$\n")
+        os.chmod(path, 0o755)
+        return path
+
+    def test_a_python_that_is_killed_is_a_one_line_error(self):
+        python = self.python_that_kills_itself("KILL")
+        finished = cuvmm("plot", frag_trace("vmm"), "-o", self.path("x.html"), env={"CUVMM_PYTHON": python})
+        self.assertEqual(finished.returncode, 1)
+        self.assertEqual(text(finished.stderr), f"cuvmm: {python} was killed: Killed\n")
+
+    def test_ctrl_c_while_it_draws_ends_it(self):
+        finished = cuvmm("plot", frag_trace("vmm"), "-o", self.path("x.html"),
+                         env={"CUVMM_PYTHON": self.python_that_kills_itself("INT")})
+        self.assertEqual((finished.returncode, text(finished.stderr)), (-signal.SIGINT, ""))
+
+    def test_ctrl_c_while_it_draws_leaves_no_traceback(self):
+        # The page is long in the making, since its data never end.
+        path = self.path("endless.json")
+        os.mkfifo(path)
+        drawing = subprocess.Popen([python_for_plots(), "-B", "-m", "cuvmm.plot", path, "-o", self.path("x.html")],
+                                   env=dict(os.environ, PYTHONPATH=os.path.join(ROOT, "python")),
+                                   stderr=subprocess.PIPE)
+        self.addCleanup(drawing.kill)
+        with open(path, "w", encoding="ascii") as endless:
+            endless.write("{")
+            endless.flush()
+            drawing.send_signal(signal.SIGINT)
+            self.assertEqual(drawing.wait(60), -signal.SIGINT)
+        self.assertEqual(drawing.stderr.read(), b"")
+        drawing.stderr.close()
+
+    def test_ctrl_c_ends_the_demo(self):
+        finished = cuvmm("demo", "--sim", "-o", self.path("demo"),
+                         env={"CUVMM_PYTHON": self.python_that_kills_itself("INT")})
+        self.assertEqual(finished.returncode, -signal.SIGINT)
+        self.assertNotIn("== shown", text(finished.stdout))
 
 
 if __name__ == "__main__":

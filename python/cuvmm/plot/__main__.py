@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """python -m cuvmm.plot DATA -o FILE: draws what `cuvmm plot -o DATA.json` wrote."""
 
+import signal
+
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a traceback, also in an import
+
+# pylint: disable=wrong-import-position
 import argparse
 import os
 import sys

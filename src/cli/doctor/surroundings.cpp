@@ -4,11 +4,13 @@
 #include <gnu/libc-version.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
+#include <sys/wait.h>
 
 #include <cstdlib>
 #include <fstream>
 
 #include "base/size.hpp"
+#include "cli/child.hpp"
 #include "cli/doctor/finding.hpp"
 #include "cli/install_places.hpp"
 #include "cli/preload_version.hpp"
@@ -69,13 +71,19 @@ Findings look_at_versions(const DoctorRequest&) {
         "sys.exit(m.PathFinder.find_spec(\"{}\") is None)' >/dev/null 2>&1",
         module);
     ::setenv("CUVMM_DOCTOR_PYTHON", python.c_str(), 1);
-    const bool is_there = std::system(command.c_str()) == 0;  // contains no outside input
+    const int status = std::system(command.c_str());  // contains no outside input
+    if (WIFEXITED(status) && WEXITSTATUS(status) == exit_not_found) {
+      findings.push_back({Verdict::Limited, "plots", fmt::format("{} is not found", python),
+                          "apt install python3, or name a Python in CUVMM_PYTHON"});
+      break;
+    }
+    const bool is_there = status == 0;
     findings.push_back({is_there ? Verdict::Good : Verdict::Limited, fmt::format("{}", module),
                         is_there ? fmt::format("in {}", python)
                                  : fmt::format("{} has none; pictures need it", python),
                         is_there ? ""
                                  : "apt install python3-matplotlib, or name a Python that has it "
-                                   "in CUVMM_PYTHON (.html needs neither)"});
+                                   "in CUVMM_PYTHON (.html needs only Python)"});
   }
   return findings;
 }
