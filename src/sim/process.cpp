@@ -40,7 +40,7 @@ std::optional<std::vector<int>> devices_to_show(int count) {
   auto visible = visible_devices(wanted, count, settings().card.name);
   if (!visible) {
     CUVMM_LOG_ONCE(Warning, "CUDA_VISIBLE_DEVICES=%s names a device twice", wanted);
-  } else if (visible->empty() && text != "" && text != "-1") {  // which ask for none
+  } else if (visible->empty() && !text.empty() && text != "-1") {  // which ask for none
     CUVMM_LOG_ONCE(Warning, "CUDA_VISIBLE_DEVICES=%s shows none of the simulated devices, 0 to %d",
                    wanted, count - 1);
   }
