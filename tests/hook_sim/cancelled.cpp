@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that are cancelled (pthread_cancel) inside the driver's calls, which are no cancellation
-// points.
+// pthread_cancel on threads inside driver calls, which are not cancellation points.
 #include <gtest/gtest.h>
 #include <pthread.h>
 
@@ -33,6 +32,7 @@ TEST_F(Cancelled, AThreadEndsBetweenItsCalls) {
     ASSERT_EQ(pthread_join(thread, &end), 0);
     EXPECT_EQ(end, PTHREAD_CANCELED);
   }
+  // No call has left a lock held.
   std::size_t free = 0;
   std::size_t total = 0;
   EXPECT_DONE(through_door<Call::cuMemGetInfo_v2>(&free, &total));

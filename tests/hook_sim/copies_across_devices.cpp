@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies that are made in the context of the memory's owner, since the driver refuses them in the
-// program's: what the program gets if a step of that is refused.
+// Copies that cuvmm makes in the context that owns the memory, because the driver refuses them in
+// the program's context. What happens if the driver refuses a step of that.
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <string>
 #include <thread>
 
-#include "base/clock.hpp"
 #include "hook_sim/on_primary_context.hpp"
+#include "hook_sim/simulated.hpp"
 
 namespace cuvmm::test {
 namespace {
@@ -35,16 +35,11 @@ class CopiesAcrossDevices : public ::testing::Test {
   }
   void TearDown() override {
     if (owner_ == nullptr) return;
-    fail("");
+    fail_calls("");
     EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(1));
     EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0));
   }
 
-  static void fail(const std::string& what) {
-    const auto set_faults =
-        reinterpret_cast<int (*)(const char*)>(dlsym(open_driver(), "cuvmm_sim_set_faults"));
-    ASSERT_EQ(set_faults(what.c_str()), 0);
-  }
   static CUdeviceptr given_memory(unsigned value) {
     CUdeviceptr memory = 0;
     EXPECT_DONE(through_door<Call::cuMemAlloc_v2>(&memory, bytes_copied));
@@ -77,10 +72,6 @@ class CopiesAcrossDevices : public ::testing::Test {
   CUstream stream_ = nullptr;
 };
 
-void until_it_may(void* may_end) {
-  while (!static_cast<std::atomic<bool>*>(may_end)->load()) rest_us(100);
-}
-
 TEST_F(CopiesAcrossDevices, ARefusedOneIsNotInFlightAfterTheCall) {
   EXPECT_DONE(copy());
   synchronize();
@@ -98,9 +89,9 @@ TEST_F(CopiesAcrossDevices, ARefusedOneIsNotInFlightAfterTheCall) {
       std::this_thread::sleep_for(std::chrono::milliseconds{50});
       may_end = true;
     }};
-    fail(std::string(step) + "=CUDA_ERROR_OUT_OF_MEMORY");
+    fail_calls(std::string(step) + "=CUDA_ERROR_OUT_OF_MEMORY");
     EXPECT_EQ(copy(), CUDA_ERROR_OUT_OF_MEMORY) << step;
-    fail("");
+    fail_calls("");
     const unsigned found = first_word();
     ends.join();
     synchronize();

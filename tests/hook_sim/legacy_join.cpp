@@ -6,17 +6,11 @@
 #include <string>
 
 #include "hook_sim/on_primary_context.hpp"
+#include "hook_sim/simulated.hpp"
 
 namespace cuvmm::test {
 namespace {
 
-template <class Function>
-Function* of_simulated_driver(const char* name) {
-  return reinterpret_cast<Function*>(dlsym(open_driver(), name));
-}
-void fail(const std::string& what) {
-  ASSERT_EQ(of_simulated_driver<int(const char*)>("cuvmm_sim_set_faults")(what.c_str()), 0);
-}
 std::uint64_t calls_of(const char* name) {
   return of_simulated_driver<std::uint64_t(const char*)>("cuvmm_sim_calls")(name);
 }
@@ -38,7 +32,7 @@ class JoinedLegacyStreams : public ::testing::Test {
     EXPECT_EQ(copy(others_), CUDA_SUCCESS);  // creates what the engine keeps from the first copy on
   }
   void TearDown() override {
-    fail("");
+    fail_calls("");
     EXPECT_DONE(through_door<Call::cuCtxSetCurrent>(context_));
     EXPECT_DONE(through_door<Call::cuCtxDestroy_v2>(other_));
     EXPECT_DONE(through_door<Call::cuDevicePrimaryCtxReset_v2>(0));
@@ -75,9 +69,9 @@ TEST_F(JoinedLegacyStreams, ARefusedStepIsReportedAndLeavesNothingBehind) {
   for (const char* step : {"cuEventCreate", "cuEventRecord", "cuStreamWaitEvent"}) {
     for (const int time : {1, 2}) {
       const std::uint64_t before = left();
-      fail(std::string(step) + ":" + std::to_string(time) + "=CUDA_ERROR_OUT_OF_MEMORY");
+      fail_calls(std::string(step) + ":" + std::to_string(time) + "=CUDA_ERROR_OUT_OF_MEMORY");
       EXPECT_EQ(copy(others_), CUDA_ERROR_OUT_OF_MEMORY) << step << ", time " << time;
-      fail("");
+      fail_calls("");
       EXPECT_EQ(left(), before) << step << ", time " << time;
       EXPECT_DONE(copy(others_));
       EXPECT_EQ(word_, 7U);

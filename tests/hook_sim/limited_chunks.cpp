@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hook_sim/on_primary_context.hpp"
+#include "hook_sim/simulated.hpp"
 #include "support/scale.hpp"
 
 namespace cuvmm::test {
@@ -26,7 +27,7 @@ class LimitedChunks : public OnPrimaryContext {
     if (serving == nullptr || !serving->memory.native().counts()) GTEST_SKIP() << "no limit";
   }
   void TearDown() override {
-    fail("");
+    fail_calls("");
     for (const Handle chunk : chunks_) release(chunk);
     if (Engine::get()->serving() != nullptr) {
       EXPECT_EQ(native(), 0U) << "all of it was released";
@@ -51,12 +52,6 @@ class LimitedChunks : public OnPrimaryContext {
   }
   static void release(Handle chunk) { EXPECT_DONE(through_door<Call::cuMemRelease>(chunk)); }
   static Size native() { return Engine::get()->serving()->memory.counters(0).native; }
-  static void fail(const char* calls) {
-    const auto set =
-        reinterpret_cast<int (*)(const char*)>(dlsym(open_driver(), "cuvmm_sim_set_faults"));
-    ASSERT_NE(set, nullptr);
-    EXPECT_EQ(set(calls), 0);
-  }
 
   std::vector<Handle> chunks_;
 };
@@ -99,10 +94,6 @@ TEST_F(LimitedChunks, AwaitPendingFrees) {
   CUdeviceptr block = 0;
   ASSERT_DONE(through_door<Call::cuMemAllocAsync>(&block, std::size_t{half}, stream));
   std::atomic<bool> may_end{false};
-  const CUhostFn until_it_may = [](void* may) {
-    while (!static_cast<std::atomic<bool>*>(may)->load())
-      std::this_thread::sleep_for(std::chrono::microseconds{50});
-  };
   ASSERT_DONE(
       through_door<Call::cuLaunchHostFunc>(stream, until_it_may, static_cast<void*>(&may_end)));
   ASSERT_DONE(through_door<Call::cuMemFreeAsync>(block, stream));
@@ -136,7 +127,7 @@ TEST_F(LimitedChunks, FillTheLimitExactlyWhenThreadsCompete) {
 
 TEST_F(LimitedChunks, AreNotChargedIfTheDriverRefusesThem) {
   ASSERT_DONE(create(granule));
-  fail("cuMemCreate:1=CUDA_ERROR_UNKNOWN");
+  fail_calls("cuMemCreate:1=CUDA_ERROR_UNKNOWN");
   EXPECT_EQ(create(half), CUDA_ERROR_UNKNOWN);
   EXPECT_EQ(native(), granule);
   std::string always;  // each attempt
@@ -144,15 +135,15 @@ TEST_F(LimitedChunks, AreNotChargedIfTheDriverRefusesThem) {
     if (number != 1) always += ',';
     always += "cuMemCreate:" + std::to_string(number) + "=CUDA_ERROR_OUT_OF_MEMORY";
   }
-  fail(always.c_str());
+  fail_calls(always);
   EXPECT_EQ(create(half), CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(native(), granule);
-  fail("");
+  fail_calls("");
   EXPECT_DONE(create(limit - granule));
 }
 
 TEST_F(LimitedChunks, ATransientLackOfMemoryIsRetried) {
-  fail("cuMemCreate:1=CUDA_ERROR_OUT_OF_MEMORY");
+  fail_calls("cuMemCreate:1=CUDA_ERROR_OUT_OF_MEMORY");
   EXPECT_DONE(create(half));
   EXPECT_EQ(native(), half);
 }

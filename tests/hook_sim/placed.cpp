@@ -18,6 +18,7 @@
 #include "alloc/last_uses.hpp"
 #include "engine/control.hpp"
 #include "hook_sim/doors.hpp"
+#include "hook_sim/simulated.hpp"
 #include "hook_sim/told.hpp"
 #include "support/kernels.hpp"
 #include "support/memory.hpp"
@@ -569,10 +570,7 @@ TEST_F(GraphsPlacedByUse, AGraphIsInstantiatedWithoutTheMoveIfWorkDoesNotEnd) {
   const CUdeviceptr to = block_that_is(true);
   add_copy(spilled, to);
   std::atomic<bool> may_end{false};
-  const CUhostFn wait = [](void* flag) {
-    while (!static_cast<std::atomic<bool>*>(flag)->load()) ::usleep(1000);
-  };
-  ASSERT_EQ(through_door<Call::cuLaunchHostFunc>(nullptr, wait, &may_end), CUDA_SUCCESS);
+  ASSERT_EQ(through_door<Call::cuLaunchHostFunc>(nullptr, until_it_may, &may_end), CUDA_SUCCESS);
   instantiate();
   EXPECT_FALSE(is_near(spilled));
   may_end = true;

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "hook_sim/on_primary_context.hpp"
+#include "hook_sim/simulated.hpp"
 #include "support/driver_under_test.hpp"
 #include "support/time_board.hpp"
 
@@ -286,10 +287,8 @@ INSTANTIATE_TEST_SUITE_P(All, OrderingWork, ::testing::ValuesIn(passing),
                          [](const auto& work) { return work.param.name; });
 
 CUresult run_stuck_function(TimeSharing& test, CUstream stream) {
-  const CUhostFn stuck = [](void* may_end) {
-    while (!static_cast<std::atomic<bool>*>(may_end)->load()) ::usleep(100);
-  };
-  return through_door<Call::cuLaunchHostFunc>(stream, stuck, static_cast<void*>(&test.may_end));
+  return through_door<Call::cuLaunchHostFunc>(stream, until_it_may,
+                                              static_cast<void*>(&test.may_end));
 }
 
 const Work holding[] = {
@@ -297,7 +296,7 @@ const Work holding[] = {
     {"Callback",
      [](TimeSharing& test) {
        const CUstreamCallback stuck = [](CUstream, CUresult, void* may_end) {
-         while (!static_cast<std::atomic<bool>*>(may_end)->load()) ::usleep(100);
+         until_it_may(may_end);
        };
        return through_door<Call::cuStreamAddCallback>(test.stream, stuck,
                                                       static_cast<void*>(&test.may_end), 0u);
