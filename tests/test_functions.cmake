@@ -41,23 +41,18 @@ function(cuvmm_keep_freed_pages test)
     "MALLOC_MMAP_THRESHOLD_=268435456;MALLOC_TRIM_THRESHOLD_=268435456")
 endfunction()
 
-# Programs that can be paused, and a node's services, are found in the user's runtime folder. Each
-# test of this directory gets its own, so that no test pauses the programs of another that runs
-# beside it.
-function(cuvmm_own_runtime_folders)
+# What holds for all tests of this directory; call it after the last one. Programs that can be paused,
+# and a node's services, are found in the user's runtime folder: each test gets its own, so that no
+# test pauses the programs of another that runs beside it. A test whose filter matches nothing fails.
+function(cuvmm_finish_tests)
   get_property(tests DIRECTORY PROPERTY TESTS)
   foreach(test ${tests})
     string(REPLACE ":" "_" name "${test}")
     set(runtime "${CMAKE_BINARY_DIR}/tests/run/${name}")
     file(MAKE_DIRECTORY "${runtime}")
     set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT "XDG_RUNTIME_DIR=${runtime}")
+    set_property(TEST ${test} APPEND PROPERTY FAIL_REGULAR_EXPRESSION "Running 0 tests from")
   endforeach()
-endfunction()
-
-# A filter that no longer matches any test must not pass.
-function(cuvmm_refuse_empty_tests)
-  get_property(tests DIRECTORY PROPERTY TESTS)
-  set_property(TEST ${tests} APPEND PROPERTY FAIL_REGULAR_EXPRESSION "Running 0 tests from")
 endfunction()
 
 # Tests of this directory that compute all the time count twice: `./dev test` runs more jobs than there
