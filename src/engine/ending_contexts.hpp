@@ -18,7 +18,7 @@ namespace cuvmm {
 // Lock-free, since a lock would be held while the driver waits for a context's work.
 class EndingContexts {
  public:
-  // Lists one context until the end of the scope, once no thread of cuvmm uses a context any more.
+  // Lists one context until the end of the scope. Waits until no thread of cuvmm uses any.
   class Ending {
    public:
     Ending(EndingContexts& all, CUcontext context) : place_(all.enter(context)) {
@@ -34,13 +34,13 @@ class EndingContexts {
     std::atomic<CUcontext>* const place_;
   };
 
-  // A thread of cuvmm's own uses contexts of the program while this lives. It has to do without
-  // unless is_granted().
+  // Held by one of cuvmm's own threads while it uses contexts of the program. Not granted while one
+  // is ending.
   class Use {
    public:
     explicit Use(EndingContexts& all) : all_(all) {
       all_.uses_.fetch_add(1);
-      is_granted_ = !all_.is_any_ending();
+      is_granted_ = !all_.lists([](CUcontext one) { return one != nullptr; });
     }
     ~Use() { all_.uses_.fetch_sub(1, std::memory_order_release); }
     Use(const Use&) = delete;
@@ -55,9 +55,7 @@ class EndingContexts {
   // Call before recording a new context. Waits at most one second: if it takes longer, the handle
   // belongs not to a destroyed context but to one whose work the driver still waits for.
   void wait_until_ended(CUcontext context) const {
-    if (!is_ending(context)) return;
-    const std::uint64_t until = now_ns() + longest_ns;
-    while (is_ending(context) && now_ns() < until) rest_us(20);
+    wait_while([&] { return lists([&](CUcontext one) { return one == context; }); });
   }
 
  private:
@@ -72,21 +70,20 @@ class EndingContexts {
     }
     return nullptr;
   }
-  // Waits at most one second: a forked child does not have the thread.
+  // At most one second: in a forked child, that thread no longer exists.
   void wait_until_unused() const {
-    if (uses_.load() == 0) return;
+    wait_while([&] { return uses_.load() != 0; });
+  }
+  template <class Holds>
+  static void wait_while(const Holds& holds) {
+    if (!holds()) return;
     const std::uint64_t until = now_ns() + longest_ns;
-    while (uses_.load() != 0 && now_ns() < until) rest_us(20);
+    while (holds() && now_ns() < until) rest_us(20);
   }
-  bool is_any_ending() const {
+  template <class Matches>
+  bool lists(const Matches& matches) const {
     return std::any_of(places_.begin(), places_.end(),
-                       [](const auto& place) { return place.load() != nullptr; });
-  }
-  bool is_ending(CUcontext context) const {
-    for (const std::atomic<CUcontext>& place : places_) {
-      if (place.load(std::memory_order_acquire) == context) return true;
-    }
-    return false;
+                       [&](const auto& place) { return matches(place.load()); });
   }
 
   std::array<std::atomic<CUcontext>, 64> places_{};

@@ -186,8 +186,8 @@ void Engine::forget_in_children() {
 }
 
 // The child shares nothing with the parent's threads or its driver. The old engine is kept, unused:
-// freeing it could need a lock that another thread held at the fork, and a leak would make a
-// program that looks for leaks fail.
+// freeing it could need a lock that another thread held at the fork, and leaking it would fail
+// programs that check for leaks.
 void Engine::forget_after_fork() {
   forget_trace();
   forget_publishing();
