@@ -27,7 +27,8 @@ struct ChildEnd {
 ChildEnd run_child(const std::vector<std::string>& command,
                    const std::function<void(pid_t)>& look = {});
 
-// The same for a part of our own work. If it is told to end, by Ctrl-C say, so is this process.
+// The same for a command that does part of our work: if a signal told it to end, as Ctrl-C does,
+// this process ends by that signal too.
 ChildEnd run_part(const std::vector<std::string>& command);
 
 // Ends this process as the signal would, but without a core dump.

@@ -156,11 +156,15 @@ int run(int count, char** words) {
   return exit_status;
 }
 
+void say_output_failed(const std::string& why) {
+  say("standard output: " + why);
+}
+
 // A full disk must not look like success. `exit_status` is the command's.
 int with_written_output(int exit_status) {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_status;
-  say(std::string{"standard output: "} + (errno != 0 ? std::strerror(errno) : "write failed"));
+  say_output_failed(errno != 0 ? std::strerror(errno) : "write failed");
   return exit_status == 0 ? exit_failed : exit_status;
 }
 
@@ -171,8 +175,11 @@ int main(int count, char** words) {
   try {
     return cuvmm::cli::with_written_output(cuvmm::cli::run(count, words));
   } catch (const std::system_error& error) {
-    const std::string where = std::ferror(stdout) != 0 ? "standard output: " : "";
-    cuvmm::cli::say(where + (where.empty() ? error.what() : error.code().message()));
+    if (std::ferror(stdout) != 0) {
+      cuvmm::cli::say_output_failed(error.code().message());
+    } else {
+      cuvmm::cli::say(error.what());
+    }
     return 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "cuvmm: %s\n", error.what());

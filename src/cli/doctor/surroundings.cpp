@@ -64,26 +64,21 @@ Findings look_at_versions(const DoctorRequest&) {
     return findings;
   }
   const std::string python = find_python(*package);
-  for (const char* module : {"matplotlib"}) {
-    // Find the module without importing it, which takes seconds.
-    const std::string command = fmt::format(
-        "\"$CUVMM_DOCTOR_PYTHON\" -c 'import importlib.machinery as m, sys; "
-        "sys.exit(m.PathFinder.find_spec(\"{}\") is None)' >/dev/null 2>&1",
-        module);
-    ::setenv("CUVMM_DOCTOR_PYTHON", python.c_str(), 1);
-    const int status = std::system(command.c_str());  // contains no outside input
-    if (WIFEXITED(status) && WEXITSTATUS(status) == exit_not_found) {
-      findings.push_back({Verdict::Limited, "plots", fmt::format("{} is not found", python),
-                          "apt install python3, or name a Python in CUVMM_PYTHON"});
-      break;
-    }
-    const bool is_there = status == 0;
-    findings.push_back({is_there ? Verdict::Good : Verdict::Limited, fmt::format("{}", module),
-                        is_there ? fmt::format("in {}", python)
-                                 : fmt::format("{} has none; pictures need it", python),
-                        is_there ? ""
-                                 : "apt install python3-matplotlib, or name a Python that has it "
-                                   "in CUVMM_PYTHON (.html needs only Python)"});
+  ::setenv("CUVMM_DOCTOR_PYTHON", python.c_str(), 1);
+  // Finds matplotlib without importing it, which takes seconds.
+  const int status = std::system(
+      "\"$CUVMM_DOCTOR_PYTHON\" -c 'import importlib.machinery as m, sys; "
+      "sys.exit(m.PathFinder.find_spec(\"matplotlib\") is None)' >/dev/null 2>&1");
+  if (status == 0) {
+    findings.push_back({Verdict::Good, "matplotlib", fmt::format("in {}", python), ""});
+  } else if (WIFEXITED(status) && WEXITSTATUS(status) == exit_not_found) {
+    findings.push_back({Verdict::Limited, "plots", fmt::format("{} is not found", python),
+                        "apt install python3, or name a Python in CUVMM_PYTHON"});
+  } else {
+    findings.push_back({Verdict::Limited, "matplotlib",
+                        fmt::format("{} has none; pictures need it", python),
+                        "apt install python3-matplotlib, or name a Python that has it in "
+                        "CUVMM_PYTHON (.html needs only Python)"});
   }
   return findings;
 }
