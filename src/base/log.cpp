@@ -134,8 +134,8 @@ void write_to_standard_error(const Line& line) {
   write_whole(STDERR_FILENO, line.text(), line.size());
 }
 
-// Gives up the file with one warning. Later warnings go to standard error; what else the file was
-// to hold is left out there.
+// Gives up the file with one warning. From then on, only warnings and errors are logged, to
+// standard error.
 void give_file_up(const char* why) {
   // Another thread was first.
   if (log_file.number.exchange(-1, std::memory_order_relaxed) < 0) return;
@@ -192,7 +192,7 @@ void detail::write_log(Severity severity, const char* format, ...) {
   va_start(arguments, format);
   const Line line{severity, format, arguments};
   va_end(arguments);
-  // A file that is lost takes details with it.
+  // If the file has just been lost, fewer lines are logged.
   if (!write_to_file(line) && is_logged(severity)) write_to_standard_error(line);
   errno = kept;
 }

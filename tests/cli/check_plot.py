@@ -448,7 +448,7 @@ class Pictures(PlotTest):
         self.assertEqual((finished.returncode, text(finished.stderr)), (-signal.SIGINT, ""))
 
     def test_ctrl_c_while_it_draws_leaves_no_traceback(self):
-        # The page is long in the making, since its data never end.
+        # It waits for data that never ends.
         path = self.path("endless.json")
         os.mkfifo(path)
         drawing = subprocess.Popen([python_for_plots(), "-B", "-m", "cuvmm.plot", path, "-o", self.path("x.html")],

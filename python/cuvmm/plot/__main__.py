@@ -3,14 +3,13 @@
 
 import signal
 
-signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a traceback, also in an import
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C leaves no traceback, even during the imports
 
-# pylint: disable=wrong-import-position
-import argparse
-import os
-import sys
+import argparse  # noqa: E402
+import os  # noqa: E402
+import sys  # noqa: E402
 
-from . import data
+from . import data  # noqa: E402
 
 
 def arguments():
