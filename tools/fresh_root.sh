@@ -37,6 +37,7 @@ done
 for file in keyring from work out; do
   [[ -z ${!file} ]] || declare "$file=$(cd "$called_from" && realpath -m "${!file}")"
 done
+[[ -z $keyring || -r $keyring ]] || die "there is no keyring $keyring"
 [[ $(id -u) == 0 ]] || die "making a root and entering it needs root: try sudo ./dev fresh-root"
 ensure_packages 'mmdebstrap command mmdebstrap'
 

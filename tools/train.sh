@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # For parts that train on the card (sourced): runs one workload with several allocators, and prints
-# a table.
+# a table. The time of all rounds is bounded by CUVMM_MINUTES (8).
 #
 # A setting is the name of an allocator, optionally with a limit: `native`, `expandable`, `offload`
 # (expandable segments, and activations on the host from forward to backward), `async`
@@ -9,6 +9,7 @@
 # to the host, or to another card). `async@1.02` may use 1.02 times the peak of live bytes. cuvmm
 # enforces this with --limit; for the others, a ballast takes the rest of the card except for 256
 # MiB.
+source tools/common.sh
 status=0
 train_lines=$(mktemp)
 trap 'rm -f "$train_lines"' EXIT
@@ -57,32 +58,65 @@ command_of() {  # SETTING
   printf '%s\n' "${words[@]}"
 }
 
-train() {  # SETTING WORKLOAD
-  local started=$SECONDS words
+# The words of a whole command, quoted for the shell.
+training_of() {  # SETTING WORKLOAD
+  local words
   mapfile -t words < <(command_of "$1")
-  timeout 300 "${words[@]}" python3 bench/workloads/frag_train.py "$1" "$2" 2>&1 |
-    grep -E "^$2|out of memory|Error" | tail -n 3 | tee -a "$train_lines" || true
-  ((SECONDS - started > train_longest)) && train_longest=$((SECONDS - started))
-  return 0
+  words+=(python3 bench/workloads/frag_train.py "$1" "$2")
+  printf '%s\n' "${words[*]@Q}"
 }
 
-# Runs as many rounds as time allows. The settings alternate, so that other load on the machine
-# affects all alike and runs of one round are comparable. CUVMM_SETTINGS overrides the part's
-# settings, CUVMM_ROUNDS the number of rounds.
-train_in_turns() {  # WORKLOAD ROUNDS SETTING…
-  local workload=$1 rounds=${CUVMM_ROUNDS:-$2} round setting
+# Runs a command that runs so many programs. Prints and keeps the lines that train_runs.py reads.
+train() {  # WORKLOAD PROGRAMS COMMAND…
+  local started=$SECONDS
+  timeout $((300 * $2)) "${@:3}" 2>&1 | grep -E "^$1|out of memory|Error" | tail -n $((3 * $2)) |
+    tee -a "$train_lines" || true
+  ((SECONDS - started <= train_longest)) || train_longest=$((SECONDS - started))
+}
+
+begin_round() { echo "-- round $1" | tee -a "$train_lines"; }
+
+time_is_left() { ((SECONDS - train_began + train_longest <= train_budget)); }
+
+# Runs as many rounds as time allows, with one program at a time. Another setting goes first in each
+# round, and runs of one round are comparable.
+train_in_rounds() {  # WORKLOAD ROUNDS SETTING…
+  local workload=$1 rounds=$2 round setting
   shift 2
-  [[ -z ${CUVMM_SETTINGS:-} ]] || set -- $CUVMM_SETTINGS
+  train_longest=0
   for ((round = 1; round <= rounds; ++round)); do
-    echo "-- round $round" | tee -a "$train_lines"
+    begin_round "$round"
     for setting in "$@"; do
-      if ((SECONDS - train_began + train_longest > train_budget)); then
-        echo "-- no time left in round $round"
-        return
-      fi
-      train "$setting" "$workload"
+      time_is_left || { echo "-- no time left in round $round"; return; }
+      train "$workload" 1 bash -c "$(training_of "$setting" "$workload")"
     done
+    set -- "${@:2}" "$1"
   done
+}
+
+# Likewise, but the programs of a round take turns of one step, so that their times differ only by
+# what the settings cost. Memory that is moved for one of them in the others' turns would cost it no
+# time, so this is only for settings that move none. On a card on which they do not fit together,
+# they run one at a time.
+train_in_turns() {  # WORKLOAD ROUNDS SETTING…
+  fit_together $(($# - 2)) || { train_in_rounds "$@"; return; }
+  local workload=$1 rounds=$2 round setting commands
+  shift 2
+  train_longest=0
+  for ((round = 1; round <= rounds; ++round)); do
+    time_is_left || { echo "-- no time left for round $round"; return; }
+    begin_round "$round"
+    commands=()
+    for setting in "$@"; do commands+=("$(training_of "$setting" "$workload")"); done
+    train "$workload" $# python3 -B tools/train_turns.py "${commands[@]}"
+    set -- "${@:2}" "$1"
+  done
+}
+
+fit_together() {  # PROGRAMS
+  local most_mib=$((31 << 10)) card_mib  # on average: `native` takes up to 43 GiB, the others 29
+  card_mib=$(of_visible_cards memory.total | sed -n '1s/ MiB//p')
+  (($1 * most_mib <= card_mib))
 }
 
 # Prints the table and writes its figures for the part's JSON. Fails if cuvmm behind cudaMallocAsync

@@ -52,6 +52,9 @@ fresh_root() {  # EXPECTED-STATUS WORD…
 steps() { cut -d ' ' -f 1,2 "$trial/steps" | tr '\n' ','; }
 all='builds demo.sh,builds versions.sh,builds wheel.sh,builds packages.sh,uses use_packages.sh,uses use_wheel.sh,'
 
+fresh_root 1 ubuntu-24.04 --from "$trial/root.tar" --keyring "$trial/none.gpg"
+grep -q "there is no keyring $trial/none.gpg" "$trial/said" || fail "a keyring that does not exist is not named"
+
 fresh_root 0 ubuntu-24.04 --from "$trial/root.tar" --keyring "$trial/keys.gpg"
 [[ $(steps) == "$all" ]] || fail "steps: $(steps)"
 [[ $(grep -c ' passed ' "$trial/report") == 5 ]] || fail "report: $(cat "$trial/report")"

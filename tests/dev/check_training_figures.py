@@ -6,7 +6,12 @@ The parts run as on a card, with a trainer whose output for each run the test ch
 """
 
 import json
+import os
+import shlex
+import subprocess
 import sys
+import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -17,12 +22,14 @@ import train_table  # noqa: E402
 from part_support import run_part  # noqa: E402
 from train_runs import read  # noqa: E402
 
-# Prints the output that TOLD has for the setting and its number of runs so far.
+# Prints the output that TOLD has for the setting and its number of runs so far. Runs that take turns
+# are told apart.
 TRAINER = """
 import json, os, pathlib, sys
 setting, workload = sys.argv[1:]
 if setting == "traced":
     sys.exit(0)
+setting += " in turns" if os.environ.get("IN_TURNS") else ""
 tries = pathlib.Path("tries." + setting)
 count = len(tries.read_text()) if tries.exists() else 0
 tries.write_text("x" * (count + 1))
@@ -31,6 +38,7 @@ print(json.loads(os.environ["TOLD"])[setting][count].replace("WORKLOAD", workloa
 OUT_OF_MEMORY = "WORKLOAD LABEL cap 100 OOM after 3 iterations"
 SAID_NOTHING = ""  # the program crashed
 ROUND = "-- round"
+TURNS = Path(__file__).resolve().parents[2] / "tools" / "train_turns.py"
 
 
 def took(seconds):
@@ -43,11 +51,19 @@ def drifting(*seconds, pace=(1, 2, 3, 4)):
     return [took(second * slower) for second, slower in zip(seconds, pace)]
 
 
-def run_spill(told):
+def run_spill(card_mib=143771, **told):
     """Returns the details of the part `spill` if the settings' runs go as given."""
-    labelled = {setting: [line.replace("LABEL", setting) for line in lines] for setting, lines in told.items()}
-    return run_part("spill", {"bench/workloads/frag_train.py": TRAINER},
-                    TOLD=json.dumps(labelled), CUVMM_SETTINGS=" ".join(told))
+    runs = {"cuvmm": told.get("cuvmm", drifting(10, 10, 10)),
+            "cuvmm in turns": told.get("cuvmm_in_turns", drifting(10, 10, 10)),
+            "cuvmm-spill": told.get("may_spill", []),
+            "cuvmm-spill in turns": told.get("may_spill_in_turns", drifting(10, 10, 10)),
+            "cuvmm-spill@0.95": told.get("least_spilled", drifting(10, 10, 10)),
+            "cuvmm-spill@0.80": told.get("most_spilled", drifting(11, 11, 11))}
+    labelled = {setting: [line.replace("LABEL", setting.removesuffix(" in turns")) for line in lines]
+                for setting, lines in runs.items()}
+    return run_part("spill", {"bench/workloads/frag_train.py": TRAINER,
+                              "bin/nvidia-smi": f"#!/bin/sh\necho {card_mib} MiB\n"},
+                    TOLD=json.dumps(labelled))
 
 
 def lines_of(text, setting="cuvmm"):
@@ -61,33 +77,92 @@ def table(*lines):
 
 class Parts(unittest.TestCase):
     def test_a_machine_that_drifts_between_rounds_changes_no_ratio(self):
-        details = run_spill({
-            "cuvmm": drifting(10, 10, 10, 10),
-            "cuvmm-spill@0.80": drifting(11, 11, 11, 11),
-        })
+        details = run_spill(most_spilled=drifting(11, 11, 11))
         self.assertEqual(details["host_0.80_over"], 1.1)
         self.assertEqual(details["host_0.80_over_least"], 1.1)
         self.assertEqual(details["host_0.80_over_most"], 1.1)
-        self.assertEqual(details["unlimited_s"], 25)  # times are still medians of all runs
+        self.assertEqual(details["host_0.80_s"], 22)  # times are still medians of all runs
 
     def test_an_incomplete_round_is_left_out(self):
-        _, second, third, fourth = drifting(11, 11, 11, 11)
+        _, second, third = drifting(11, 11, 11)
         for said in (OUT_OF_MEMORY, SAID_NOTHING):
-            details = run_spill({
-                "cuvmm": drifting(10, 10, 10, 10),
-                "cuvmm-spill@0.80": [said, second, third, fourth],
-            })
-            self.assertEqual(details["host_0.80_runs"], 3)
+            details = run_spill(most_spilled=[said, second, third])
+            self.assertEqual(details["host_0.80_runs"], 2)
             self.assertEqual((details["host_0.80_over_least"], details["host_0.80_over_most"]), (1.1, 1.1))
 
     def test_the_ratio_is_the_median_with_the_smallest_and_largest(self):
-        details = run_spill({
-            "cuvmm": drifting(10, 10, 10, 10),
-            "cuvmm-spill@0.80": drifting(9, 11, 15, 11),
-        })
+        details = run_spill(most_spilled=drifting(9, 11, 15))
         self.assertEqual(details["host_0.80_over"], 1.1)
         self.assertEqual(details["host_0.80_over_least"], 0.9)
         self.assertEqual(details["host_0.80_over_most"], 1.5)
+
+    def test_settings_that_move_no_memory_take_turns(self):
+        details = run_spill(cuvmm_in_turns=drifting(20, 20, 20), may_spill_in_turns=drifting(21, 21, 21))
+        self.assertEqual(details["not_needed_over"], 1.05)
+        self.assertEqual(details["host_0.80_over"], 1.1)
+
+    def test_programs_that_do_not_fit_together_run_one_at_a_time(self):
+        details = run_spill(card_mib=49140, cuvmm=drifting(10, 10, 10) * 2, may_spill=drifting(12, 12, 12))
+        self.assertEqual(details["not_needed_over"], 1.2)
+
+
+# Takes so many turns, and notes when each begins and ends.
+TAKES_TURNS = """
+import sys, time
+name, turns, notes = sys.argv[1:]
+for _ in range(int(turns)):
+    print("READY", flush=True)
+    sys.stdin.readline() or sys.exit("no turn")
+    with open(notes, "a", buffering=1) as file:
+        file.write(name + " begins\\n")
+        time.sleep(0.02)
+        file.write(name + " ends\\n")
+print("READY", flush=True)
+sys.stdin.readline()
+print(name, "has trained")
+"""
+
+
+class Turns(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.notes = Path(folder.name) / "notes"
+        self.program = Path(folder.name) / "program.py"
+        self.program.write_text(TAKES_TURNS)
+
+    def command(self, name, turns):
+        return shlex.join([sys.executable, str(self.program), name, str(turns), str(self.notes)])
+
+    def run_all(self, *commands):
+        finished = subprocess.run([sys.executable, "-B", str(TURNS), *commands], capture_output=True,
+                                  text=True, timeout=60, check=False)
+        self.assertEqual(finished.returncode, 0, finished.stderr)
+        notes = [line.split() for line in self.notes.read_text().splitlines()]
+        for begin, end in zip(notes[::2], notes[1::2]):
+            self.assertEqual((begin[1], end), ("begins", [begin[0], "ends"]))  # nobody else in between
+        return finished.stdout, "".join(name for name, _ in notes[::2])
+
+    def test_one_program_runs_at_a_time_and_another_is_first_in_each_round(self):
+        printed, order = self.run_all(*(self.command(name, 3) for name in "abc"))
+        self.assertEqual(order, "abcbcacab")
+        self.assertEqual(printed, "a has trained\nb has trained\nc has trained\n")
+
+    def test_a_program_that_ends_early_gets_no_more_turns(self):
+        printed, order = self.run_all(self.command("a", 3), self.command("b", 1), "echo failed at once")
+        self.assertEqual((order.count("a"), order.count("b")), (3, 1))
+        self.assertEqual(printed, "a has trained\nb has trained\nfailed at once\n")
+
+    def test_programs_end_with_it(self):
+        told = self.notes.with_name("process")
+        says_its_number = shlex.join(["sh", "-c", f"echo $$ >{told}.new; mv {told}.new {told}; exec sleep 600"])
+        with subprocess.Popen([sys.executable, "-B", str(TURNS), says_its_number]) as turns:
+            while not told.exists():
+                time.sleep(0.01)
+            turns.terminate()
+            self.assertEqual(turns.wait(60), 1)
+        with self.assertRaises(ProcessLookupError):
+            os.kill(int(told.read_text()), 0)
 
 
 class Table(unittest.TestCase):
