@@ -11,7 +11,8 @@ ContainerSetup set_up_container(const Card& card, std::size_t units,
   auto& environment = setup.environment;
   const std::string inside = libraries_inside;
   setup.mounts.push_back({inside, options.libraries});
-  environment["LD_PRELOAD"] = inside + "/libcuvmm_preload.so";
+  // The preload library needs a recent glibc. Without one, no program of the image would start.
+  environment["LD_PRELOAD"] = inside + "/" + stub_name;
   environment["VMM_LIMIT"] = std::to_string(units) + "G";
 
   environment["VMM_NODE"] = "off";

@@ -20,7 +20,7 @@ enum class CardExposure : std::uint8_t {
 };
 
 struct ContainerOptions {
-  std::string libraries;    // host folder with libcuvmm_preload.so
+  std::string libraries;    // host folder with the preload library and its stub
   std::string node_socket;  // host path of cuvmmd's socket; empty: do not use cuvmmd
   bool node_is_required = false;
   CardExposure exposure = CardExposure::Environment;
@@ -39,8 +39,10 @@ struct ContainerSetup {
   std::vector<std::string> cdi_devices;
 };
 
-// The libraries' folder inside the container.
+// The libraries' folder inside the container. The stub finds the preload library beside itself.
 inline constexpr const char* libraries_inside = "/usr/local/lib/cuvmm";
+inline constexpr const char* stub_name = "libcuvmm_stub.so";
+inline constexpr const char* preload_name = "libcuvmm_preload.so";
 
 ContainerSetup set_up_container(const Card& card, std::size_t units,
                                 const ContainerOptions& options);

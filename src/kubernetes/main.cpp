@@ -64,9 +64,11 @@ std::optional<std::string> read_words(PluginRequest& request) {
   if (request.expose == "cdi") request.container.exposure = CardExposure::Cdi;
   if (request.expose == "none") request.container.exposure = CardExposure::None;
 
-  const std::string library = request.container.libraries + "/libcuvmm_preload.so";
-  if (::access(library.c_str(), R_OK) != 0) {
-    return library + " cannot be read: --libraries names the host's folder with that file";
+  for (const char* const name : {preload_name, stub_name}) {
+    const std::string library = request.container.libraries + "/" + name;
+    if (::access(library.c_str(), R_OK) != 0) {
+      return library + " cannot be read: --libraries names the host's folder with that file";
+    }
   }
   return {};
 }
@@ -127,8 +129,10 @@ int run(int count, char** words) {
       program};
   app.set_version_flag("--version", std::string{program} + " " CUVMM_VERSION_STRING);
   app.formatter(std::make_shared<usage::HelpFormat>());
-  app.add_option("--libraries", request.container.libraries,
-                 "the host's folder with libcuvmm_preload.so, which containers see read-only")
+  app.add_option(
+         "--libraries", request.container.libraries,
+         "the host's folder with libcuvmm_preload.so and libcuvmm_stub.so, which containers "
+         "see read-only")
       ->type_name("FOLDER")
       ->required();
   app.add_option("--plugins-folder", request.place.folder, "where the kubelet has its sockets")

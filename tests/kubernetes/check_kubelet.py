@@ -59,6 +59,18 @@ sys.stdin.read()
 """
 
 
+def make_library_of_a_future_libc(path, folder):
+    """Makes a library that needs a symbol version that no libc has yet."""
+    (folder / "versions").write_text("GLIBC_9.9 { future; };\n")
+    (folder / "future.c").write_text("int future(void) { return 0; }\n")
+    (folder / "needs.c").write_text("int future(void); int needs(void) { return future(); }\n")
+    libc = folder / "libc.so"
+    compile_ = ["cc", "-shared", "-fPIC", "-nostdlib"]
+    subprocess.run([*compile_, "-Wl,-soname,libc.so.6", f"-Wl,--version-script={folder / 'versions'}",
+                    folder / "future.c", "-o", libc], check=True)
+    subprocess.run([*compile_, folder / "needs.c", libc, "-o", path], check=True)
+
+
 class Kubelet(unittest.TestCase):
     def setUp(self):
         self.place = Path(tempfile.mkdtemp(prefix="cuvmm-kubelet-"))
@@ -71,11 +83,11 @@ class Kubelet(unittest.TestCase):
         self.log = self.place / "plugin.log"
         self.plugin = None
 
-    def start_plugin(self, *options, sim="memory=8G,devices=2"):
+    def start_plugin(self, *options, sim="memory=8G,devices=2", libraries=BUILD / "lib"):
         with open(self.log, "ab") as log:
             self.plugin = subprocess.Popen(
                 [BUILD / "bin/cuvmm-device-plugin", "--plugins-folder", self.plugins, "--libraries",
-                 BUILD / "lib", "--reserve", "0", f"--sim=card={self.card},{sim}", *options],
+                 libraries, "--reserve", "0", f"--sim=card={self.card},{sim}", *options],
                 stdout=log, stderr=log)
         self.addCleanup(self.plugin.wait)
         self.addCleanup(self.plugin.kill)
@@ -258,7 +270,7 @@ class Kubelet(unittest.TestCase):
 
     # What a container gets: its environment and its share of the card.
 
-    def start_container(self, allocated):
+    def start_container(self, allocated, stderr=None):
         """Starts a process with the answer's environment and mounts."""
         mounts = []
         for mount in allocated.mounts:
@@ -269,12 +281,13 @@ class Kubelet(unittest.TestCase):
                    "mount -t tmpfs none /usr/local/lib; " + IN_CONTAINER, "sh",
                    "env", *(f"{name}={value}" for name, value in allocated.envs.items()),
                    PYTHON, "-c", ALLOCATE]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=stderr, text=True,
                                    env={"PATH": "/usr/bin:/bin", "VMM_LOG_LEVEL": "error",
                                         "MOUNTS": " ".join(mounts)})
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        for stream in (process.stdin, process.stdout):
+        for stream in filter(None, (process.stdin, process.stdout, process.stderr)):
             self.addCleanup(stream.close)
         return process
 
@@ -292,6 +305,22 @@ class Kubelet(unittest.TestCase):
         containers = [self.start_container(one) for one in (small, large)]
         seen = [tuple(map(int, one.stdout.readline().split())) for one in containers]
         self.assertEqual(seen, [(2048, 2048), (5120, 5120)], "what it sees, what it can take")
+
+    def test_programs_run_natively_where_libc_is_too_old_for_the_engine(self):
+        self.can_mount()
+        libraries = self.place / "lib"
+        libraries.mkdir()
+        shutil.copy(BUILD / "lib/libcuvmm_stub.so", libraries)
+        shutil.copytree(BUILD / "lib/cuvmm/sim", libraries / "cuvmm/sim", symlinks=True)
+        for name in (BUILD / "lib").glob("libcuvmm*.so*"):  # for the simulated driver
+            if name.name not in ("libcuvmm_stub.so", "libcuvmm_preload.so"):
+                shutil.copy(name, libraries, follow_symlinks=False)
+        make_library_of_a_future_libc(libraries / "libcuvmm_preload.so", self.place)
+        client, (units,) = self.started(sim="memory=8G,devices=1,backing=none", libraries=libraries)
+        (allocated,) = client.allocate(units[:2])
+        container = self.start_container(allocated, stderr=subprocess.PIPE)
+        self.assertEqual(container.stdout.readline().split(), ["8192", "8192"], "natively")
+        self.assertIn("GLIBC_9.9", container.stderr.readline())
 
     def test_the_node_service_leases_what_a_container_takes(self):
         self.can_mount()

@@ -100,7 +100,7 @@ TEST(ContainerSetup, LimitsTheContainerToItsUnitsAndShowsItItsCard) {
   ASSERT_EQ(setup.mounts.size(), 2u);
   EXPECT_EQ(setup.mounts[0].host, "/var/lib/cuvmm");
   EXPECT_TRUE(setup.mounts[0].is_read_only);
-  EXPECT_EQ(setup.environment.at("LD_PRELOAD"), setup.mounts[0].inside + "/libcuvmm_preload.so");
+  EXPECT_EQ(setup.environment.at("LD_PRELOAD"), setup.mounts[0].inside + "/libcuvmm_stub.so");
   EXPECT_EQ(setup.mounts[1].inside, "/run/cuvmm");
 }
 
