@@ -16,6 +16,13 @@ namespace cuvmm::sim {
 
 AddressSpace::AddressSpace() : free_addresses_(device_addresses_begin, device_addresses_size) {}
 
+void AddressSpace::withhold_what_is_not_usable() {
+  const Writing writing{lock_};
+  const Size withheld = device_addresses_size - usable_device_addresses;
+  if (withheld == 0) return;
+  free_addresses_.take_at(device_addresses_begin + usable_device_addresses, withheld);
+}
+
 // Reservations ------------------------------------------------------------------------------------
 
 CUdeviceptr AddressSpace::reserve(Size size, Size alignment, CUdeviceptr hint, Owner owner) {

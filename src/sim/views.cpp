@@ -52,10 +52,15 @@ bool hide_at(std::byte* where, Size size) {
 
 }  // namespace
 
+Size usable_device_addresses = device_addresses_size;
+
 bool Views::reserve(int devices) {
   view_size = round_down(views_size / static_cast<Size>(devices), GiB);
-  return reserve_stretch(device_addresses_begin, device_addresses_size) &&
-         reserve_stretch(views_begin, view_size * static_cast<Size>(devices));
+  if (!reserve_stretch(device_addresses_begin, usable_device_addresses)) {
+    usable_device_addresses = device_addresses_below_heap;
+    if (!reserve_stretch(device_addresses_begin, usable_device_addresses)) return false;
+  }
+  return reserve_stretch(views_begin, view_size * static_cast<Size>(devices));
 }
 
 bool Views::can_show(std::uint64_t address, Size size) {

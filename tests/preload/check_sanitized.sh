@@ -29,6 +29,22 @@ int main(void) {
   return error;
 }
 PROGRAM
+# AddressSanitizer's heaps of 4 TiB, in newer and in older versions, whichever is installed here.
+cat >"$folder/heaps.c" <<'PROGRAM'
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+__attribute__((constructor)) static void take_heaps(void) {
+  for (unsigned long begin = 80UL << 40; begin <= 96UL << 40; begin += 16UL << 40) {
+    if (mmap((void *)begin, 4UL << 40, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0) != (void *)begin) {
+      puts("a heap's addresses are not free");
+      exit(1);
+    }
+  }
+}
+PROGRAM
 
 same() {  # WHAT PROGRAM
   local natively said mode
@@ -40,6 +56,11 @@ same() {  # WHAT PROGRAM
   done
 }
 
+if gcc -I"$cuda" -o "$folder/fills" "$folder/fills.c" "$folder/heaps.c" -L"$build/lib/cuvmm/sim" -l:libcuda.so.1; then
+  same "fills beside sanitizers' heaps" "$folder/fills"
+else
+  wrong "cannot compile fills.c with heaps.c"
+fi
 for compiler in gcc clang clang-14; do
   command -v "$compiler" >/dev/null || continue
   for kind in address leak undefined thread memory; do
