@@ -2,8 +2,11 @@
 // on_demand MIB PIPE: holds that much memory that cuvmm serves and an array that the driver serves,
 // and makes a driver call only when a line in the named pipe says so: `check` compares the contents
 // and writes new ones, `look` asks which context is current, `share` makes an IPC handle of further
-// memory, `grow MIB` allocates more, `shrink` frees that, and `also MIB` allocates in another
-// thread. Says what it has done. Ends with the pipe, and with status 1 if any contents were wrong.
+// memory, `grow MIB` allocates more, `shrink` frees that, `also MIB` allocates in another thread,
+// and `work` sets what grew in another thread from then on, so that the program is not idle. Says
+// what it has done. Ends with the pipe, and with status 1 if any contents were wrong.
+#include <atomic>
+#include <chrono>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -24,6 +27,8 @@ int main(int count, char** words) {
   std::printf("holds\n");
   std::fflush(stdout);
   CUdeviceptr more = 0;
+  std::atomic<bool> works{true};
+  std::thread work;
   std::ifstream pipe{words[2]};
   for (std::string line; std::getline(pipe, line);) {
     if (line == "look") {
@@ -44,6 +49,15 @@ int main(int count, char** words) {
         std::printf("also: %d\n", static_cast<int>(answer));
         std::fflush(stdout);
       }}.detach();
+    } else if (line == "work") {
+      work = std::thread{[context, block = more, &works] {
+        check(CALL(cuCtxSetCurrent)(context), "cuCtxSetCurrent");
+        while (works.load()) {
+          check(CALL(cuMemsetD32)(block, 1, 1), "cuMemsetD32");
+          std::this_thread::sleep_for(std::chrono::milliseconds{1});
+        }
+      }};
+      std::printf("works\n");
     } else if (line == "share") {
       CUdeviceptr shared = 0;
       CUipcMemHandle handle{};
@@ -51,12 +65,18 @@ int main(int count, char** words) {
       check(CALL(cuIpcGetMemHandle)(&handle, shared), "cuIpcGetMemHandle");
       std::printf("shared\n");
     } else {
-      if (!held.holds(number)) return std::printf("wrong\n"), 1;
+      if (!held.holds(number)) {
+        std::printf("wrong\n");
+        std::fflush(stdout);
+        std::_Exit(1);
+      }
       held.write(++number);
       std::printf("right %u\n", number - 1);
     }
     std::fflush(stdout);
   }
+  works = false;
+  if (work.joinable()) work.join();
   std::printf("ended well\n");
   return 0;
 }
