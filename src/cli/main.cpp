@@ -164,7 +164,7 @@ void say_output_failed(const std::string& why) {
 int with_written_output(int exit_status) {
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_status;
-  say_output_failed(errno != 0 ? std::strerror(errno) : "write failed");
+  say_output_failed(errno != 0 ? std::strerror(errno) : "not all output could be written");
   return exit_status == 0 ? exit_failed : exit_status;
 }
 

@@ -22,7 +22,8 @@ struct RelativeWeight {
   Microseconds of(Microseconds time) const { return time * weight * groups / sum; }
 };
 
-// A group's turn, during which it has these places to itself.
+// A group's turn at these places: meanwhile no other group has one there, and the group may take
+// back what others have borrowed.
 struct GroupTurn {
   std::string group;
   std::set<PlaceId> places;
