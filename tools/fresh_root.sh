@@ -149,11 +149,12 @@ if [[ -z $place ]]; then
 fi
 mkdir -p "$place"
 report=$place/report
+began_with=$(commit_here)
 : >"$report"
 failed=()
 for distribution in "${distributions[@]}"; do try_distribution || failed+=("$distribution"); done
 if [[ -n $out ]]; then
   mkdir -p "$(dirname "$out")"
-  { echo "# fresh minimal roots, no card, $(nproc) processors, commit $(commit_here)"; cat "$report"; } >"$out"
+  { echo "# fresh minimal roots, no card, $(nproc) processors, commit $began_with"; cat "$report"; } >"$out"
 fi
 ((${#failed[@]} == 0)) || die "failed: ${failed[*]}"
