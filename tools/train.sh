@@ -66,7 +66,7 @@ training_of() {  # SETTING WORKLOAD
   printf '%s\n' "${words[*]@Q}"
 }
 
-# Runs a command that runs so many programs. Prints and keeps the lines that train_runs.py reads.
+# Runs a command that starts PROGRAMS trainings. Prints and keeps the lines that train_runs.py reads.
 train() {  # WORKLOAD PROGRAMS COMMAND…
   local started=$SECONDS
   timeout $((300 * $2)) "${@:3}" 2>&1 | grep -E "^$1|out of memory|Error" | tail -n $((3 * $2)) |
