@@ -312,9 +312,6 @@ class Kubelet(unittest.TestCase):
         libraries.mkdir()
         shutil.copy(BUILD / "lib/libcuvmm_stub.so", libraries)
         shutil.copytree(BUILD / "lib/cuvmm/sim", libraries / "cuvmm/sim", symlinks=True)
-        for name in (BUILD / "lib").glob("libcuvmm*.so*"):  # for the simulated driver
-            if name.name not in ("libcuvmm_stub.so", "libcuvmm_preload.so"):
-                shutil.copy(name, libraries, follow_symlinks=False)
         make_library_of_a_future_libc(libraries / "libcuvmm_preload.so", self.place)
         client, (units,) = self.started(sim="memory=8G,devices=1,backing=none", libraries=libraries)
         (allocated,) = client.allocate(units[:2])

@@ -5,9 +5,9 @@
 // memory, `grow MIB` allocates more, `shrink` frees that, `also MIB` allocates in another thread,
 // and `work` sets what grew in another thread from then on, so that the program is not idle. Says
 // what it has done. Ends with the pipe, and with status 1 if any contents were wrong.
-#include <atomic>
 #include <chrono>
 #include <fstream>
+#include <stop_token>
 #include <string>
 #include <thread>
 
@@ -27,8 +27,7 @@ int main(int count, char** words) {
   std::printf("holds\n");
   std::fflush(stdout);
   CUdeviceptr more = 0;
-  std::atomic<bool> works{true};
-  std::thread work;
+  std::jthread work;
   std::ifstream pipe{words[2]};
   for (std::string line; std::getline(pipe, line);) {
     if (line == "look") {
@@ -50,9 +49,9 @@ int main(int count, char** words) {
         std::fflush(stdout);
       }}.detach();
     } else if (line == "work") {
-      work = std::thread{[context, block = more, &works] {
+      work = std::jthread{[context, block = more](const std::stop_token& ends) {
         check(CALL(cuCtxSetCurrent)(context), "cuCtxSetCurrent");
-        while (works.load()) {
+        while (!ends.stop_requested()) {
           check(CALL(cuMemsetD32)(block, 1, 1), "cuMemsetD32");
           std::this_thread::sleep_for(std::chrono::milliseconds{1});
         }
@@ -65,18 +64,12 @@ int main(int count, char** words) {
       check(CALL(cuIpcGetMemHandle)(&handle, shared), "cuIpcGetMemHandle");
       std::printf("shared\n");
     } else {
-      if (!held.holds(number)) {
-        std::printf("wrong\n");
-        std::fflush(stdout);
-        std::_Exit(1);
-      }
+      if (!held.holds(number)) return std::printf("wrong\n"), 1;
       held.write(++number);
       std::printf("right %u\n", number - 1);
     }
     std::fflush(stdout);
   }
-  works = false;
-  if (work.joinable()) work.join();
   std::printf("ended well\n");
   return 0;
 }
