@@ -95,9 +95,8 @@ train_in_rounds() {  # WORKLOAD ROUNDS SETTING…
 }
 
 # Likewise, but the programs of a round take turns of one step, so that their times differ only by
-# what the settings cost. Memory that is moved for one of them in the others' turns would cost it no
-# time, so this is only for settings that move none. On a card on which they do not fit together,
-# they run one at a time.
+# what the settings cost. Only for settings that move no memory: what moves during the others' turns
+# would seem to take no time. If the card has no room for all of them, they run one at a time.
 train_in_turns() {  # WORKLOAD ROUNDS SETTING…
   fit_together $(($# - 2)) || { train_in_rounds "$@"; return; }
   local workload=$1 rounds=$2 round setting commands
