@@ -131,8 +131,7 @@ int run(int count, char** words) {
   app.formatter(std::make_shared<usage::HelpFormat>());
   app.add_option(
          "--libraries", request.container.libraries,
-         "the host's folder with libcuvmm_preload.so and libcuvmm_stub.so, which containers "
-         "see read-only")
+         "the host's folder with the preload library and its stub, which containers see read-only")
       ->type_name("FOLDER")
       ->required();
   app.add_option("--plugins-folder", request.place.folder, "where the kubelet has its sockets")

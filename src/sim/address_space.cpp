@@ -16,7 +16,7 @@ namespace cuvmm::sim {
 
 AddressSpace::AddressSpace() : free_addresses_(device_addresses_begin, device_addresses_size) {}
 
-void AddressSpace::withhold_what_is_not_usable() {
+void AddressSpace::withhold_unusable_addresses() {
   const Writing writing{lock_};
   const Size withheld = device_addresses_size - usable_device_addresses;
   if (withheld == 0) return;

@@ -68,8 +68,8 @@ struct Allocation {
 class AddressSpace {
  public:
   AddressSpace();
-  // Keeps addresses that the host uses from being reserved. Call after Views::reserve().
-  void withhold_what_is_not_usable();
+  // Reserves nothing beyond the usable device addresses. Call after Views::reserve().
+  void withhold_unusable_addresses();
 
   // Reservations. Size and alignment are multiples of the granularity. Returns 0 if there is no
   // room.

@@ -90,7 +90,7 @@ CUresult Process::start() {
     CUVMM_LOG(Error, "the addresses for device memory cannot be reserved");
     return CUDA_ERROR_OPERATING_SYSTEM;
   }
-  space_.withhold_what_is_not_usable();
+  space_.withhold_unusable_addresses();
   const Size memory = card_ != nullptr ? card_->memory() : round_down(settings().memory, 2 * MiB);
   for (const int number : *visible) {
     const auto ordinal = static_cast<int>(devices_.size());
